@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import random
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -253,7 +254,7 @@ def random_type(chooser: random.Random) -> WindowType[Any]:
 def random_rows(chooser: random.Random, most: int = 25) -> list[Row]:
     reach = chooser.choice([3, 40, 200])
     rows = [
-        Row(chooser.randint(-reach, reach), number, chooser.choice(["a", "b", None]))
+        Row(chooser.randint(-reach, reach), number, chooser.choice(["a", "b", None]), (chooser.randint(0, 9),))
         for number in range(chooser.randint(0, most))
     ]
     return chooser.sample(rows, len(rows))
@@ -290,7 +291,7 @@ def test_extents_do_not_depend_on_arrival_unless_the_type_says_so(seed: int) -> 
     while isinstance(windows, (Partitioned, Chunks)) or getattr(windows, "order", "rank") == "number":
         windows = random_type(chooser)
     numbers = chooser.sample(range(len(rows)), len(rows))
-    renumbered = [Row(row.value, number, row.key) for row, number in zip(rows, numbers, strict=True)]
+    renumbered = [replace(row, number=number) for row, number in zip(rows, numbers, strict=True)]
 
     def contents(rows: list[Row]) -> dict[Any, list[tuple[int, str]]]:
         extents = {wid: windows.extent(wid, rows) for wid in windows.windows(rows)}

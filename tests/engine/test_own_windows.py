@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pytest
 from anabranch.algebra.windows import FUNCTIONS, Context, Row, Rows, WindowType
 from anabranch.algebra.windows.sql import quotient
 from anabranch.errors import SqlError
+from anabranch.sql import windows
 from anabranch.testing import Harness, assert_same_rows
 
 pytestmark = pytest.mark.spark
@@ -39,6 +41,10 @@ def shifts() -> Iterator[None]:
 
         @property
         def shortest(self) -> int:
+            return self.length
+
+        @property
+        def longest(self) -> int:
             return self.length
 
         @property
@@ -109,6 +115,10 @@ def test_views_over_the_windows_of_a_class(home: Harness, shifts: None) -> None:
     home.sql(f"CREATE VIEW kept AS {QUERY.format(calls['kept'])} EMIT CHANGES")
     home.sql(f"CREATE VIEW shown AS {QUERY.format(calls['shown'])} EMIT ON WINDOW CLOSE")
     home.sql(
+        f"CREATE VIEW begun AS SELECT k, window_start, count(*) AS n FROM {calls['shown']} GROUP BY k, window_start"
+        " EMIT ON WINDOW CLOSE"
+    )
+    home.sql(
         "CREATE VIEW waves AS SELECT window_id() AS w, count(*) AS n FROM WAVES(s, row_num, 4) GROUP BY window_id()"
     )
     chance = random.Random(3)
@@ -126,9 +136,25 @@ def test_views_over_the_windows_of_a_class(home: Harness, shifts: None) -> None:
     right = {row[:3]: row for row in in_shifts(rows, 25, 5)}
     bound = max(ts for _, _, ts in rows) - timedelta(seconds=20)
     assert shown == {key: row for key, row in right.items() if key[2] <= bound} and shown
+    assert_same_rows(home.query("SELECT * FROM begun"), [(*key[:2], row[4]) for key, row in shown.items()])
     home.sql("ADVANCE STREAM s TO END")
     assert_same_rows(home.query("SELECT * FROM shown"), right.values())
     assert "Shifts: windows told by the row alone" in str(home.query("EXPLAIN SELECT * FROM kept"))
+
+
+def test_other_packages_bring_types_under_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        def load(self) -> None:
+            class Theirs(WindowType[int]):
+                context: ClassVar[Context] = "CF"
+                function: ClassVar[str] = "THEIRS"
+
+    found = {windows.ENTRY_POINTS: [Point()]}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: found[group])
+    windows._import_types.cache_clear()
+    assert "THEIRS" in windows.WINDOW_FUNCTIONS and "THEIRS" in list(windows.WINDOW_FUNCTIONS)
+    del FUNCTIONS["THEIRS"]
+    assert "THEIRS" not in windows.WINDOW_FUNCTIONS
 
 
 def test_what_a_class_does_not_take_is_told_at_its_place(home: Harness, shifts: None) -> None:
@@ -138,6 +164,8 @@ def test_what_a_class_does_not_take_is_told_at_its_place(home: Harness, shifts: 
         ("SHIFTS(s, ts)", "SHIFTS(s, ts)", "SHIFTS needs a length"),
         ("SHIFTS(s, ts, INTERVAL 1 HOUR, breaks => 3)", "breaks", "SHIFTS has no parameter breaks"),
         ("SHIFTS(s PARTITION BY k, ts, INTERVAL 1 HOUR)", "PARTITION BY k", "SHIFTS takes no PARTITION BY"),
+        ("SHIFT(s, ts, INTERVAL 1 HOUR)", "SHIFT", "there is no function SHIFT in FROM"),
+        ("TURNS(s, ts, INTERVAL 1 HOUR)", "TURNS", "there is no function TURNS in FROM"),
     ):
         with pytest.raises(SqlError) as caught:
             home.sql(f"CREATE VIEW v AS SELECT window_end, count(*) AS n FROM {call} GROUP BY window_start, window_end")

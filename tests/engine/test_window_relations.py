@@ -40,31 +40,40 @@ TYPES: list[WindowType[Any]] = [
 ]
 
 
+Stored = tuple[int, int | None, str | None, int]
+
+
 @pytest.fixture(scope="module")
-def stored(spark: SparkSession) -> list[tuple[int, int | None, str | None]]:
+def stored(spark: SparkSession) -> list[Stored]:
     """Rows with values of either sign, some of them equal or NULL, with gaps between values and between numbers."""
     chooser = random.Random(11)
-    rows: list[tuple[int, int | None, str | None]] = []
+    rows: list[Stored] = []
     for number in range(0, 240, 2):
         value = None if chooser.random() < 0.1 else chooser.choice([-200, -20, 0, 120]) + chooser.randint(0, 40)
-        rows.append((number + chooser.randint(0, 1), value, chooser.choice(["a", "a", "b", None])))
+        key, weight = chooser.choice(["a", "a", "b", None]), chooser.randint(0, 9)
+        rows.append((number + chooser.randint(0, 1), value, key, weight))
     chooser.shuffle(rows)
-    spark.createDataFrame(rows, "n BIGINT, v BIGINT, k STRING").createOrReplaceTempView("window_rows")
+    spark.createDataFrame(rows, "n BIGINT, v BIGINT, k STRING, w INT").createOrReplaceTempView("window_rows")
     return rows
 
 
 @pytest.mark.parametrize("windows", TYPES, ids=str)
-def test_sql_gives_the_windows_of_each_row(
-    spark: SparkSession, stored: list[tuple[int, int | None, str | None]], windows: WindowType[Any]
-) -> None:
-    relation = windows.relation(Rows("window_rows", "__rows.v - 2", "__rows.n", ("__rows.k",)))
+def test_sql_gives_the_windows_of_each_row(spark: SparkSession, stored: list[Stored], windows: WindowType[Any]) -> None:
+    relation = windows.relation(Rows("window_rows", "__rows.v - 2", "__rows.n", ("__rows.k",), ("__rows.w",)))
     found = spark.sql(f"SELECT * FROM {relation} AS w")
     assert [field.simpleString() for field in found.schema] == [
-        "n:bigint", "v:bigint", "k:string", "__start:bigint", "__end:bigint", "__wid:bigint",
+        "n:bigint", "v:bigint", "k:string", "w:int", "__start:bigint", "__end:bigint", "__wid:bigint",
     ]  # fmt: skip
-    rows = [Row(value - 2, number, key) for number, value, key in stored if value is not None]
+    rows = [Row(value - 2, number, key, (weight,)) for number, value, key, weight in stored if value is not None]
     expected = [
-        (row.number, row.value + 2, row.key, *windows.bounds(wid, rows), wid[0] if isinstance(wid, tuple) else wid)
+        (
+            row.number,
+            row.value + 2,
+            row.key,
+            *row.columns,
+            *windows.bounds(wid, rows),
+            wid[0] if isinstance(wid, tuple) else wid,
+        )
         for row in rows
         for wid in windows.wids(row, rows)
     ]

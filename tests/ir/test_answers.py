@@ -16,7 +16,7 @@ from anabranch.ir.build import Builder
 from anabranch.plan.bind import Binder
 from anabranch.plan.name_resolution import NameResolver, placeholder
 from anabranch.plan.rules import RuleContext, normalize
-from anabranch.plan.view_checks import RULES
+from anabranch.plan.rules.order import RULES
 from anabranch.render.blocks import blocks
 from anabranch.render.spark import sql
 from anabranch.sql.parser import parse
@@ -104,7 +104,11 @@ def compare(home: Harness, text: str) -> str | None:
         return fields_of(core.frames.sql(asked, empty, source=statement.text))
 
     context = NameResolver(
-        statement.text, catalog, statement.query, analyze, lambda reference: queries._columns(catalog, reference)
+        statement.text,
+        catalog,
+        statement.query,
+        analyze,
+        lambda reference: queries._columns(catalog, reference, statement.text),
     )
     builder = Builder(statement.text, context)
     rel = builder.query(statement.query, None, {})

@@ -10,16 +10,20 @@ import pytest
 
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream, Table
+from anabranch.plan.rules import order
+from anabranch.plan.rules.order import COUNTING_RULES
 from anabranch.plan.stored import to_json
 from anabranch.plan.view import Beginning, NodeEmission, NodeQuery, View
-from anabranch.plan.view_checks import COUNTING_RULES
-from anabranch.plan.view_checks import RULES as ALL_RULES
 from anabranch.sql.splice import Spliced
 from anabranch.types import Field
 from ir.plan_help import Untyped
 from plan.rule_help import normalized
 
-RULES = {rule.__name__: rule for rule in (*ALL_RULES, *COUNTING_RULES)}
+RULES = {
+    rule.__name__: rule
+    for rules in (order.RULES, order.READ_RULES, order.KEY_RULES, order.RECORD_RULES, order.COUNTING_RULES)
+    for rule in rules
+}
 S = (Field("k", "string"), Field("n", "int"), Field("m", "int"), Field("day", "int"), Field("ts", "timestamp"))
 R = (Field("k", "string"), Field("p", "int"), Field("id", "bigint"), Field("rts", "timestamp"))
 T = (Field("k", "string"), Field("label", "string"))
@@ -74,6 +78,10 @@ def pairs() -> list[tuple[str, str, str]]:
 def test_a_rule_gives_the_query_that_it_should(rule: str, query: str, wanted: str) -> None:
     made = normalized(query, CATALOG, analyze, (RULES[rule],))
     assert made.text == wanted if wanted != query else not made.changed
+
+
+def test_every_rule_has_its_pairs() -> None:
+    assert {rule for rule, _, _ in pairs()} == RULES.keys()
 
 
 def test_views_whose_queries_become_part_of_another_are_named() -> None:

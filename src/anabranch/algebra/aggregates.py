@@ -64,6 +64,8 @@ def find(
         return _sum_distinct(kind) if distinct else _sum(kind)
     if name == "avg":
         return _average_distinct(kind) if distinct else _average(kind)
+    if name == "product":
+        return None if distinct else _PRODUCT
     if name in _SPREADS and not distinct:
         return Aggregate(name, (_MOMENTS,), _SPREADS[name], duckdb=True, exact=False)
     return None
@@ -150,6 +152,24 @@ def _sum_type(kind: str) -> str:
     if decimal is not None:
         return f"DECIMAL({min(38, decimal[0] + 10)},{decimal[1]})"
     return "BIGINT" if kind in INTEGERS else "DOUBLE"
+
+
+_MULTIPLY = "CAST(NULL AS DOUBLE), (a, b) -> coalesce(a, 1D) * b)"
+_PRODUCT = Aggregate(
+    "product",
+    (
+        Part(
+            "product",
+            f"aggregate(collect_list(CAST({{x}} AS DOUBLE)){{filter}}, {_MULTIPLY}",
+            f"aggregate(collect_list({{c}}), {_MULTIPLY}",
+            "product({c})",
+        ),
+    ),
+    "{product}",
+    duckdb=True,
+    exact=False,
+    raised=False,
+)
 
 
 # --- distinct values: the partial is the set of them

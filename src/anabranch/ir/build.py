@@ -263,7 +263,8 @@ class Builder:
         if relation.window is not None:
             apart = [self._column(rel, name.last, name.span) for name in relation.window.partition]
             made = self.windowed(rel, relation.window, self._along(rel, relation.window), apart)
-            rel = replace(made, written=written)
+            besides = tuple(self._column(rel, name.last, name.span) for name in relation.window.columns)
+            rel = replace(made, besides=besides, written=written)
         rel = self._renamed(rel, relation.alias_columns, relation.span)
         rel = replace(rel, label=relation.exposed, refreshable=relation.refreshable is not None)
         unshown = NUMBERS if isinstance(rel, Scan) else (NEWEST,) if isinstance(rel, Windowed) else ()

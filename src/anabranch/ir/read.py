@@ -17,7 +17,8 @@ from anabranch.sql.calls import AGGREGATES, Chain, closing, split_commas
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, normal_form, quote_name, tokenize, words
-from anabranch.sql.own_aggregates import is_own_call, own_calls
+from anabranch.sql.own_aggregates import OWN_AGGREGATES
+from anabranch.sql.own_calls import is_own_call, own_arguments, own_calls
 from anabranch.sql.syntax import Query
 from anabranch.sql.terms import ends_value
 
@@ -99,7 +100,7 @@ class Reader:
                 origin = span if self.origins else None
                 pieces.append((Subquery(_kind(tokens, index), self.subquery(query), origin), span))
                 index = end + 1
-            elif is_own_call(tokens, index):
+            elif is_own_call(tokens, index) and not OWN_AGGREGATES[token.text.lower()].parts:
                 _, behind, written = next(own_calls(self.text, tokens[index:]))
                 span = Span(token.start, tokens[index + behind - 1].end)
                 inner = replace(self, text=written, queries={}, origins=False).expr(tokenize(written)[:-1])
@@ -196,6 +197,8 @@ class Reader:
             return None
         if index and tokens[index - 1].text == ".":
             return None
+        if is_own_call(tokens, index):
+            own_arguments(self.text, tokens, index)  # which are as many as there have to be
         end = closing(tokens, index + 1)
         after = _Behind(tokens, end)
         if after.over is None and token.text.lower() not in AGGREGATES:

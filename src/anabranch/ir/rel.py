@@ -253,7 +253,8 @@ class Project(Rel):
 
 @dataclass(frozen=True)
 class Windowed(Rel):
-    """A row for each window that a row is in. Windows lie along `along`; `apart` keeps those of keys apart."""
+    """A row for each window that a row is in. Windows lie along `along`; `apart` keeps those of keys apart; `besides`
+    are the columns that they depend on besides."""
 
     input: Rel
     window: WindowSpec
@@ -261,6 +262,7 @@ class Windowed(Rel):
     apart: tuple[Column, ...]
     bounds: tuple[Column, ...]  # window_start, window_end, window_time and, where it is asked for, window_id
     kept: tuple[Column, ...]  # of the input: what the bounds do not cover
+    besides: tuple[Column, ...] = ()
 
     @property
     def columns(self) -> tuple[Column, ...]:

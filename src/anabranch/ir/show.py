@@ -68,6 +68,7 @@ class _Tree:
             shown = [str(each) if window.rows else duration_text(each) for each in figures if each]
             shown += [str(each) for each in (window.every, window.block, window.own) if each]
             apart = f" by {self._columns(rel.apart)}" if rel.apart else ""
+            apart += f" by the values of {self._columns(rel.besides)}" if rel.besides else ""
             return f"{window.kind} {', '.join(shown)} along {along}{apart} ({self._columns(rel.bounds)})"
         if isinstance(rel, Sampled):
             return rel.text

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 from anabranch.ir.expr import Call, Column, Expr, Part, SortKey, Subquery
 from anabranch.sql.lexer import Span
+from anabranch.sql.own_aggregates import OWN_AGGREGATES, OwnAggregate
+from anabranch.sql.own_calls import pieces
 from anabranch.sql.splice import Spliced
 
 _TIGHT_BEFORE, _TIGHT_AFTER = frozenset(")],."), frozenset("([.")
@@ -84,6 +86,10 @@ class Writer(ABC):
             self.put(f" {key.order}" if key.order else "")
 
     def call(self, call: Call) -> None:
+        own = OWN_AGGREGATES.get(call.name)
+        if own is not None:
+            self._own_call(call, own)
+            return
         self.token(call.name, call.origin)
         self.put("(DISTINCT " if call.distinct else "(")
         if call.star:
@@ -94,6 +100,24 @@ class Writer(ABC):
             self.put(" WITHIN GROUP (ORDER BY ")
             self.sort_keys(call.order)
             self.put(")")
+        self._behind(call)
+
+    def _own_call(self, call: Call, own: OwnAggregate) -> None:
+        """A call of an aggregate that Spark does not have, as the expression that it stands for."""
+        first, *others = pieces(own)
+        self.token(str(first), call.origin)
+        for each in others:
+            if each is None:
+                self._behind(call)
+            elif isinstance(each, int):
+                self.put("(")
+                self.expr(call.args[each])
+                self.put(")")
+            else:
+                self.put(each, call.origin)
+
+    def _behind(self, call: Call) -> None:
+        """What stands behind the brackets of a call."""
         if call.filter is not None:
             self.put(" FILTER (WHERE ")
             self.expr(call.filter)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.windows.sql import MOST_BETWEEN
-from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
+from anabranch.errors import NotSupported, SqlError, UnknownFunction, UnknownName, did_you_mean
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import NUMBERED, ROW_NUM, Stream, Table
 from anabranch.plan.view import View
@@ -19,8 +19,9 @@ from anabranch.plan.windows import needs_numbers
 from anabranch.sources import registry, secrets
 from anabranch.sql.calls import Chain, chains
 from anabranch.sql.columns import check_window
+from anabranch.sql.functions import builtin
 from anabranch.sql.lexer import FILE_NAME, Span, quote_name
-from anabranch.sql.own_aggregates import own_calls
+from anabranch.sql.own_calls import own_calls
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import (
     Item,
@@ -109,12 +110,16 @@ class Binder:
         return Bound(splice(self.text, self.query.span, edits), dict(self.references), self)
 
     def _own_aggregates(self, edits: Sequence[Edit]) -> Iterator[Edit]:
-        """Aggregates that Spark does not have, as what they are."""
+        """Aggregates that Spark does not have, as what they are; a column of theirs is called as it was written."""
         tokens = self.query.tokens
         for first, behind, made in own_calls(self.text, tokens):
             span = Span(tokens[first].start, tokens[behind - 1].end)
             if not any(each.span.start <= span.start and span.end <= each.span.end for each in edits):
                 yield Edit(span, made)
+        for item in (item for select, _ in self.query.selects() for item in select.items):
+            if item.alias is None and any(True for _ in own_calls(self.text, item.tokens)):
+                end = Span(item.span.end, item.span.end)
+                yield Edit(end, f" AS {quote_name(item.span.of(self.text))}")
 
     def _relation_edits(self, relation: Relation) -> list[Edit]:
         """What to write in place of a relation. A subquery stays; its own relations are edited one by one."""
@@ -172,7 +177,7 @@ class Binder:
             if registry.is_table(relation.function):
                 return Reference(f"@f:{len(self.references)}", "outside", str(relation.function), relation=relation)
             if not registry.is_files(relation.function):
-                self._refuse_sources(relation)
+                self._refuse_unmeant(relation)
                 return None
             path = next((a.value for a in relation.arguments if a.name in (None, "path")), None)
             if not isinstance(path, str):
@@ -210,9 +215,16 @@ class Binder:
             prefix = NUMBERED
         return Reference(f"{prefix}{found.id}{at}", kind, found.id, relation.version, relation, relation.provisional)
 
-    def _refuse_sources(self, relation: Relation) -> None:
-        """Refuse what is called like a source and is none of tables, before it is taken for a function of Spark's."""
+    def _refuse_unmeant(self, relation: Relation) -> None:
+        """Refuse a source that is none of tables, and windows that nobody brought: Spark would take them for functions
+        of its own, and the relations in them for columns."""
         name, kind = str(relation.function), registry.find(relation.function)
+        given = relation.arguments[0].tokens if relation.arguments and not relation.lateral else ()
+        if len(given) == 1 and self.catalog.find(given[0].name) is not None and name.lower() not in builtin():
+            place = Span(relation.span.start, relation.span.start + len(name))
+            message = f"there is no function {place.of(self.text)} in FROM"
+            hint = "if it is one of windows, install or import what brings its window type"
+            raise UnknownFunction(message, text=self.text, start=place.start, end=place.end, hint=hint)
         if kind is not None:
             what = f"{name} is a source of streams"
             raise self._error(relation, what, f"CREATE STREAM s FROM {name}(...), and read s")

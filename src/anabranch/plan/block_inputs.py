@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from anabranch.algebra.progress import FOREVER
-from anabranch.algebra.windows import MILLISECOND, Sessions, SlidingWindows
+from anabranch.algebra.windows import MILLISECOND, Sessions
 from anabranch.ir.expr import Column, Expr
 from anabranch.ir.rel import Project, Scan
 from anabranch.ir.select import FromItem, SelectBlock
@@ -144,7 +144,7 @@ class BlockInputs:
         what its windows lie along does not progress, so that they never close."""
         window = self.window(item)
         assert window is not None
-        if window.attribute != "column" or window.kind == "chunks":
+        if window.attribute != "column" or window.along_numbers:
             return 0
         if window.rows:
             return None
@@ -222,7 +222,7 @@ class BlockInputs:
         by = view.progress.times.keys() & {closing_column(view), *keys}
         if windowed is None or not any(columns.get(name) in (None, *windowed.bounds) for name in by):
             return view
-        size = windowed.window.size if isinstance(windowed.window.type, SlidingWindows) else FOREVER
+        size = windowed.window.type.uniform_length or FOREVER
         own = {name for name, column in columns.items() if column not in windowed.bounds and name not in keys}
         times = {
             name: min(shift + (size if name in own else 0), FOREVER) for name, shift in view.progress.times.items()

@@ -16,8 +16,8 @@ from anabranch.plan.join_state import unbounded
 from anabranch.plan.placer import Planned, PlanningContext
 from anabranch.plan.planner import plan
 from anabranch.plan.relation_builder import builder, steps
+from anabranch.plan.rules.order import rules_for
 from anabranch.plan.view import View
-from anabranch.plan.view_checks import rules_for
 from anabranch.render.blocks import blocks
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateView, Query, SelectStatement

@@ -30,6 +30,7 @@ from anabranch.plan.node import NodeMaker
 from anabranch.plan.panes import STREAM, direct_outputs
 from anabranch.plan.placer import Placer, Planned, PlanningContext
 from anabranch.plan.rules import normalize
+from anabranch.plan.rules.order import READ_RULES, rules_for
 from anabranch.plan.states import Rows
 from anabranch.plan.view import Beginning, Ends, NodeEmission, NodeKeys, NodeQuery, Output, View
 from anabranch.plan.windows import needs_numbers
@@ -91,7 +92,7 @@ def _normalized(
     except SqlError as error:
         raise _Untyped(error) from error
     context = relation_builder.context(builder, catalog, planning.analyze)
-    made = normalize(rel, view_checks.rules_for(query, feed or query.emits), context)
+    made = normalize(rel, rules_for(query, feed or query.emits), context)
     for each in made.walk():
         if isinstance(each, Windowed) and each.written is not None and each.written.text is text:
             check_window(text, each.window, {column.name: column.type for column in each.input.columns})
@@ -401,7 +402,7 @@ class Planner:
         if rel is None:
             raise NotApplicable("what it shows is not what its partials are now")
         assert isinstance(rel, Project)
-        block = fold(normalize(rel.input, view_checks.READ_RULES, self.context))
+        block = fold(normalize(rel.input, READ_RULES, self.context))
         if not isinstance(block, SelectBlock):
             raise NotApplicable("the view is a set operation")
         return block

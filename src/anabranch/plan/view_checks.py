@@ -1,5 +1,5 @@
-"""What the nodes of a view have in common: the rules for its query, what no view can be, what its clause EMIT makes of
-a node, and the definitions that a plan brings into the catalog."""
+"""What the nodes of a view have in common: what no view can be, what its clause EMIT makes of a node, and the
+definitions that a plan brings into the catalog."""
 
 from __future__ import annotations
 
@@ -15,29 +15,12 @@ from anabranch.plan.hints import with_hints
 from anabranch.plan.lookup_nodes import needs_lookups, refuse_refreshable
 from anabranch.plan.node import items
 from anabranch.plan.placer import Placer, Planned, PlanningContext, refuse_volatile
-from anabranch.plan.rules import Rule
-from anabranch.plan.rules.decorrelate import decorrelate
-from anabranch.plan.rules.grouping_sets import expand_grouping_sets
-from anabranch.plan.rules.merge_projections import merge_projections
-from anabranch.plan.rules.raise_joins import raise_joins, raise_joins_above_rows
-from anabranch.plan.rules.records import number_records, separate_counted
-from anabranch.plan.rules.separate_joins import separate_joins
-from anabranch.plan.rules.widen_top_n import widen_top_n
 from anabranch.plan.states import Panes, Rows
 from anabranch.plan.view import Ends, Narrow, Touch, View
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Emission, Query
 from anabranch.types import Field
-
-#: All rules, in their order. After them a query whose changes are kept has keys wherever it can have them.
-RULES = (decorrelate, expand_grouping_sets, merge_projections, separate_joins, raise_joins, widen_top_n)
-#: Those for a query that is computed when it is read.
-READ_RULES = (decorrelate, merge_projections, separate_joins, raise_joins)
-#: Those for a query whose trigger counts records.
-COUNTING_RULES = (
-    merge_projections, number_records, decorrelate, separate_counted, separate_joins, raise_joins_above_rows,
-)  # fmt: skip
 
 #: Columns that are kept with every change.
 _OWN = re.compile(r"_(diff|version|at|k[0-9]+)", re.IGNORECASE)
@@ -52,18 +35,6 @@ def check(text: str, query: Query, catalog: Catalog, feed: bool) -> Catalog:
     if feed or needs_lookups(text, catalog, query) or query.emits:
         _refuse_recursive(text, query)
     return catalog
-
-
-def rules_for(query: Query, kept: bool) -> Sequence[Rule]:
-    """The rules for a query. What waits key by key is shown as it is written, but for the records that it counts."""
-    if any((each.counting or 1) > 1 for each in query.emissions()):
-        return COUNTING_RULES
-    if any(each.counting is not None for each in query.emissions()):
-        return merge_projections, separate_joins, raise_joins_above_rows
-    if not kept:
-        return READ_RULES
-    by_key = any(each.by_key for each in query.emissions())
-    return (merge_projections, separate_joins, raise_joins) if by_key else RULES
 
 
 def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.algebra.windows import (
-    Chunks,
-    Partitioned,
     Rows,
     SlidingWindows,
     last_window_sql,
@@ -61,8 +59,10 @@ def windowed_sql(
     simple = not window.rows and not with_id and not needs_numbers(window) and window.pairs == "none"
     if isinstance(windows, SlidingWindows) and simple:
         return _plain(source, windows, value, f" EXCEPT ({', '.join(covered)})" if covered else "")
-    keys = tuple(f"__rows.{quote_name(name.last)}" for name in window.partition)
-    if isinstance(windows, Chunks):
+    keys, columns = (
+        tuple(f"__rows.{quote_name(name.last)}" for name in names) for names in (window.partition, window.columns)
+    )
+    if windows.cut_by_key:
         assert window.time_column is not None
         keys = (f"__rows.{quote_name(window.time_column)}",)
     numbered = needs_numbers(window)
@@ -72,7 +72,7 @@ def windowed_sql(
         apart = ", ".join(keys)
         source = f"(SELECT __rows.*, count(*) OVER (PARTITION BY {apart}) AS __count FROM {source} AS __rows)"
         hidden, where = [*hidden, "__count"], " WHERE __end <= __count"
-    found = windows.relation(Rows(source, value, f"__rows.{ROW_NUM}" if numbered else None, keys))
+    found = windows.relation(Rows(source, value, f"__rows.{ROW_NUM}" if numbered else None, keys, columns))
     if window.block:
         found = blocks_sql(found, window.block)
         hidden.append("__label")
@@ -176,13 +176,11 @@ def bounds_sql(start: str, end: str, size: int, *, number: bool = False) -> str:
 def closing_shift(window: WindowSpec, column: str) -> int | None:
     """What to add to a column of a window for the progress at which the window closes; None if that cannot be told."""
     windows = window.type
-    if isinstance(windows, Partitioned):
-        return None  # the rows of a key tell, and nothing else
+    if not windows.closes_by_progress:
+        return None
     after = windows.closes_after + windows.ends_at_row if not window.block else 0
     if column == "window_end":
         return after
     if column == "window_time":
         return 1 if window.rows or windows.ends_at_row else time_before_end(windows.shortest) + after
-    if column == "window_start" and isinstance(windows, SlidingWindows):
-        return window.size
-    return None
+    return windows.uniform_length if column == "window_start" else None

@@ -79,9 +79,11 @@ class PlaceholderWriter(BlockWriter):
 
 def window_of(rel: Windowed) -> WindowSpec:
     """The windows of a relation, with the columns that they lie along and are apart by."""
-    partition = tuple(Name((column.name,), rel.window.time_span) for column in rel.apart)
+    partition, besides = (
+        tuple(Name((column.name,), rel.window.time_span) for column in each) for each in (rel.apart, rel.besides)
+    )
     along = rel.along.name if rel.along is not None else rel.window.time_column
-    return replace(rel.window, time_column=along, partition=partition)
+    return replace(rel.window, time_column=along, partition=partition, columns=besides)
 
 
 def select_sql(block: SelectBlock, writer: PlaceholderWriter) -> Spliced:

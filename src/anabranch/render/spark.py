@@ -134,8 +134,11 @@ class SparkWriter(Writer):
         inner.put(f"(SELECT {_names(rel.input.columns)}{named} FROM ")
         inner.input(rel.input)
         inner.put(")")
-        partition = tuple(Name((_name(column),), rel.window.time_span) for column in rel.apart)
-        window = replace(rel.window, time_column=_name(rel.along) if rel.along else None, partition=partition)
+        partition, besides = (
+            tuple(Name((_name(column),), rel.window.time_span) for column in each) for each in (rel.apart, rel.besides)
+        )
+        time = _name(rel.along) if rel.along else None
+        window = replace(rel.window, time_column=time, partition=partition, columns=besides)
         source = windowed_sql(inner.written.text, window, with_id=any(column.name == ID for column in rel.bounds))
         bounds = "".join(f", {column.name} AS {_name(column)}" for column in rel.bounds)
         self.put(f"SELECT {_names(rel.kept)}{bounds} FROM {source}")

@@ -6,6 +6,7 @@ without a record never happened and is read again. Reading the same stretch twic
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -58,48 +59,50 @@ class Stretch:
 
 
 class Source(Protocol):
-    """A place rows come from."""
+    """A place rows come from. A class that has it as its base writes `fields`, `next` and `read`; the rest holds for
+    rows that end, come with types, in one partition and in no files, and that Spark reads."""
 
-    endless: bool
-    typed: bool  # whether rows come with types, so that none can fail to parse
-    cheap: bool  # whether reading a stretch a second time costs less than keeping it
-    waits: bool  # whether more is there: left for the next stretch, or not to be read yet; known after `next`
-    idles: bool  # whether an endless one has nothing more to give at times: a topic, not a generator
+    endless: bool = False
+    typed: bool = True  # whether rows come with types, so that none can fail to parse
+    cheap: bool = False  # whether reading a stretch a second time costs less than keeping it
+    waits: bool = False  # whether more is there: left for the next stretch, or not to be read yet; known after `next`
+    idles: bool = True  # whether an endless one has nothing more to give at times: a topic, not a generator
 
+    @abstractmethod
     def fields(self) -> tuple[Field, ...]:
         """The columns, found out once when the stream is made without any."""
-        ...
+
+    @abstractmethod
+    def next(self, position: Any, max_rows: int | None) -> Stretch | None:
+        """What comes after a position, None at first; None while there is nothing."""
+
+    @abstractmethod
+    def read(self, captured: list[Any]) -> DataFrame:
+        """The rows of stretches, with CORRUPT, ORIGIN and PARTITION columns. What is captured can be read at any time:
+        by views that are made later, too, unless the kind `reads_once`."""
 
     def partitions(self) -> list[str]:
-        """Names of the partitions that hold progress back each on its own."""
-        ...
-
-    def next(self, position: Any, max_rows: int | None) -> Stretch | None:
-        """What comes after a position; None while there is nothing."""
-        ...
+        """Names of the partitions that hold progress back each on its own, as in the PARTITION column."""
+        return [""]
 
     def files_of(self, captured: Any) -> tuple[str, ...]:
         """The files that a stretch is read from, in the order in which they came; none where rows are in no files."""
-        ...
+        return ()
 
     def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         """Columns of the rows of a stretch that is not large, in their order; None for columns asks for all.
 
         Without a Spark job, and only where that gives the same rows.
         """
-        ...
-
-    def read(self, captured: list[Any]) -> DataFrame:
-        """The rows of stretches, with CORRUPT, ORIGIN and PARTITION columns."""
-        ...
+        return None
 
     def verify(self, captured: list[Any]) -> None:
         """Raise SourceChanged if what was read of stretches is not what was captured."""
-        ...
+        return None
 
     def committed(self, stretch: Stretch) -> None:
         """A run with this stretch has been committed."""
-        ...
+        return None
 
 
 @runtime_checkable

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.errors import SourceError
-from anabranch.sources.base import BadRow, Stretch
+from anabranch.sources.base import BadRow, Source, Stretch
 from anabranch.sources.registry import Kind, Opening, Option, WrongOption, register_source
 from anabranch.sources.values import value_of
 from anabranch.types import Field
@@ -77,12 +77,10 @@ def capture(name: str, *, columns: str, endless: bool = False) -> Callable[[Gene
     return register
 
 
-class CaptureSource:
+class CaptureSource(Source):
     """The rows that a generator gives, from a position on."""
 
-    typed = True
     cheap = True
-    idles = True
 
     def __init__(self, options: Mapping[str, Any], opening: Opening) -> None:
         self.reference = str(options["function"])
@@ -112,9 +110,6 @@ class CaptureSource:
             raise SourceError(message, hint="as in columns='pid INT, ts TIMESTAMP'") from error
         return tuple(Field(each.name, "timestamp" if each.type == "timestamp_ntz" else each.type) for each in found)
 
-    def partitions(self) -> list[str]:
-        return [""]
-
     def next(self, position: Any, max_rows: int | None) -> Stretch | None:
         import pyarrow as pa
 
@@ -143,9 +138,6 @@ class CaptureSource:
         self._rows = pa.concat_tables(tables) if tables else self._table([])[0]
         return Stretch({"at": self._at}, None, self._rows.nbytes, tuple(bad))
 
-    def files_of(self, captured: Any) -> tuple[str, ...]:
-        return ()
-
     def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         if self._rows is None or columns is None:
             return self._rows
@@ -155,9 +147,6 @@ class CaptureSource:
         """The rows on their way; those of the past are kept by the stream."""
         assert self._rows is not None
         return self.spark().createDataFrame(self._rows)
-
-    def verify(self, captured: list[Any]) -> None:
-        """Rows that were given do not change."""
 
     def committed(self, stretch: Stretch) -> None:
         self._rows = None

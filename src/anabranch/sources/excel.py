@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError, did_you_mean
-from anabranch.sources.lookup import ASKING_OPTIONS, check_asking, chosen
+from anabranch.sources.lookup import ASKING_OPTIONS, LookupSource, check_asking, chosen
 from anabranch.sources.registry import Kind, Option, WrongOption
 from anabranch.sources.values import table_of
 from anabranch.types import Field
@@ -34,7 +34,7 @@ _HERE = Path(__file__).parents[2]
 HINT = "give the column another type: CREATE TABLE t ({} STRING, ...) FROM excel(...)"
 
 
-class ExcelTable:
+class ExcelTable(LookupSource):
     """The rows of a sheet, kept while the file does not change."""
 
     def __init__(self, options: Mapping[str, Any], declared: tuple[Field, ...] | None = None) -> None:
@@ -51,11 +51,6 @@ class ExcelTable:
 
     def size(self) -> int | None:
         return len(self._sheet()[1])
-
-    def fetch(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[tuple[Any, ...]]) -> pa.Table:
-        whole, wanted = self.read(), set(keys)
-        found = zip(*(whole.column(name).to_pylist() for name in by), strict=True)
-        return whole.select(list(columns)).take([row for row, key in enumerate(found) if key in wanted])
 
     def read(self) -> pa.Table:
         found, rows = self._sheet()

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
 from anabranch.sources import avro_files, avro_values, inference, parts, row_groups, why
-from anabranch.sources.base import BadRow, SourceChanged, Stretch
+from anabranch.sources.base import BadRow, Source, SourceChanged, Stretch
 from anabranch.sources.listing import File, Listing
 from anabranch.sources.parts import Part
 from anabranch.sources.paths import (
@@ -91,11 +91,8 @@ class InFiles:
     high: int | None
 
 
-class FilesSource:
+class FilesSource(Source):
     """The files that match a path, in the order in which they were written."""
-
-    endless = False
-    idles = True
 
     def __init__(
         self,
@@ -145,9 +142,6 @@ class FilesSource:
         self._copying = False  # a file changed while it was read: the next time, copies are read
         self._copies: str | None = None  # the folder of copies for the run on its way
         self._shapes: dict[str, StructType] = {}
-
-    def partitions(self) -> list[str]:
-        return [""]
 
     def fields(self) -> tuple[Field, ...]:
         """The columns of the files there are, by Spark's inference."""

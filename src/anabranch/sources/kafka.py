@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
 from anabranch.sources import avro_values, json_values, parts, why
-from anabranch.sources.base import PARTITION, BadRow, Stretch
+from anabranch.sources.base import PARTITION, BadRow, Source, Stretch
 from anabranch.sources.kafka_client import (
     COLUMNS,
     CONNECTION,
@@ -80,12 +80,10 @@ _ONE_DOCUMENT = (
 )
 
 
-class KafkaSource:
+class KafkaSource(Source):
     """The messages of one topic, or of all whose names match a pattern."""
 
     endless = True
-    idles = True
-    cheap = False
 
     def __init__(self, opening: Opening) -> None:
         options = opening.options
@@ -234,14 +232,8 @@ class KafkaSource:
         bad.append(BadRow(f"{each.topic}/{each.number}", at, gone, None))
         return continues_at
 
-    def verify(self, captured: list[Any]) -> None:
-        """Offsets that are there do not change."""
-
     def committed(self, stretch: Stretch) -> None:
         self._fetched_messages.clear()
-
-    def files_of(self, captured: Any) -> tuple[str, ...]:
-        return ()
 
     def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         """Messages of flat JSON, read by the driver; once a few runs had others, Spark is asked at once."""

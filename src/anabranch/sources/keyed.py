@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.sources import secrets
-from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow, Stretch
+from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow, Source, Stretch
 from anabranch.sources.database import (
     INTEGERS,
     MOST_PIECES,
@@ -42,14 +42,8 @@ MOST_ROWS, NEAR_ROWS = 1_000_000, 200_000
 _WEIGHT = 12
 
 
-class KeyedSource:
+class KeyedSource(Source):
     """The rows of a table, in the order of a key."""
-
-    endless = False
-    idles = True
-    typed = True
-    cheap = False
-    waits = False
 
     def __init__(
         self,
@@ -120,9 +114,6 @@ class KeyedSource:
         _ = self.key
         return self.table.fields()
 
-    def partitions(self) -> list[str]:
-        return [""]
-
     def next(self, position: Any, max_rows: int | None) -> Stretch | None:
         low = None if position is None else position["key"]
         tests, values = self._between(low, None)
@@ -168,9 +159,6 @@ class KeyedSource:
         """The columns of the table as it is now."""
         return [Field(column.name, column.type) for column in self.whole.natural_columns()]
 
-    def files_of(self, captured: Any) -> tuple[str, ...]:
-        return ()
-
     def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         if captured[2] > NEAR_ROWS:
             return None
@@ -186,9 +174,6 @@ class KeyedSource:
         return whole.selectExpr(
             "*", f"CAST(NULL AS STRING) AS {CORRUPT}", f"'{origin}' AS {ORIGIN}", f"'' AS {PARTITION}"
         )
-
-    def verify(self, captured: list[Any]) -> None:
-        """A stretch is read once."""
 
     def committed(self, stretch: Stretch) -> None:
         self._read = None

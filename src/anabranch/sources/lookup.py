@@ -1,12 +1,13 @@
 """Tables that live outside: asked by key where they are too large to be loaded.
 
 A kind of database is one small class with the methods of `LookupSource`, and an entry in the registry of sources. How
-keys are put into batches, sent, tried again and remembered is the business of `engine.ask`, whatever the database.
+keys are put into batches, sent, tried again and remembered is the business of `engine/lookup_client.py`.
 """
 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,27 +56,30 @@ class Comparison:
 class LookupSource(Protocol):
     """A table outside. Its methods are called from several threads at once.
 
-    `Unreachable` means that the same question may be answered a moment later; any other error ends the run.
+    `Unreachable` means that the same question may be answered a moment later; any other error ends the run. A class
+    that has it as its base writes `fields` and `read`, and the others where a table can be too large to be read whole.
     """
 
+    @abstractmethod
     def fields(self) -> tuple[Field, ...]:
         """Its columns, with Spark's types."""
-        ...
+
+    @abstractmethod
+    def read(self) -> pa.Table:
+        """All rows, for a table that is loaded."""
 
     def size(self) -> int | None:
-        """About how many rows it has; None if that is not known."""
-        ...
+        """About how many rows it has; None if that is not known, so that it is looked up by key."""
+        return int(self.read().num_rows)
 
     def fetch(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[tuple[Any, ...]]) -> pa.Table:
         """The `columns` of the rows whose columns `by` hold one of these keys, which are distinct and without NULL.
 
         Rows of other keys do no harm. Keys are values of rows: they go as parameters, never into a text.
         """
-        ...
-
-    def read(self) -> pa.Table:
-        """All rows, for a table that is loaded."""
-        ...
+        whole, wanted = self.read(), set(keys)
+        found = zip(*(whole.column(name).to_pylist() for name in by), strict=True)
+        return whole.select(list(columns)).take([row for row, key in enumerate(found) if key in wanted])
 
 
 class SearchableSource(LookupSource, Protocol):

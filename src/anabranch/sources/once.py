@@ -5,14 +5,14 @@ The rows of a stretch are in files of ours until its run has been committed.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
 from anabranch.sources import row_groups
-from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, Stretch
+from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, Source, Stretch
 from anabranch.sources.registry import Opening, Option
 from anabranch.sql.lexer import quote_name, quote_string
 from anabranch.types import Field
@@ -26,14 +26,8 @@ NEAR_ROWS = 200_000
 COUNT_OPTION = Option(name="count", doc="the column that says whether a row comes (1) or goes (-1)", default="diff")
 
 
-class ReadOnce(ABC):
+class ReadOnce(Source):
     """A source whose rows are in files of ours, from the reading of a stretch to its commit."""
-
-    endless = False
-    idles = True
-    typed = True
-    cheap = False
-    waits = False
 
     def __init__(self, opening: Opening) -> None:
         self.spark, self.scratch = opening.spark, opening.scratch
@@ -48,12 +42,6 @@ class ReadOnce(ABC):
     @abstractmethod
     def stored(self) -> tuple[Field, ...]:
         """The columns of the files."""
-
-    def partitions(self) -> list[str]:
-        return [""]
-
-    def files_of(self, captured: Any) -> tuple[str, ...]:
-        return ()
 
     def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         import pyarrow as pa
@@ -77,9 +65,6 @@ class ReadOnce(ABC):
         return frame.selectExpr(
             "*", f"CAST(NULL AS STRING) AS {CORRUPT}", f"{quote_string(self.log)} AS {ORIGIN}", f"'' AS {PARTITION}"
         )
-
-    def verify(self, captured: list[Any]) -> None:  # noqa: B027
-        """What was read is in files of ours."""
 
     def committed(self, stretch: Stretch) -> None:
         self.forget()

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from anabranch.sources.base import Stretch
+from anabranch.sources.base import Source, Stretch
 from anabranch.sources.registry import Kind, Option
 from anabranch.types import Field
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 FIELDS = (Field("timestamp", "timestamp"), Field("value", "bigint"))
 
 
-class RateSource:
+class RateSource(Source):
     """Row n has value n and the time `start + n / rows_per_second`."""
 
     def __init__(self, options: Mapping[str, Any], spark: Callable[[], SparkSession], now: Callable[[], int]) -> None:
@@ -27,19 +26,11 @@ class RateSource:
         self.now = now
         self.endless = self.total is None
 
-    typed = True
     cheap = True
-    waits = False
     idles = False
 
     def fields(self) -> tuple[Field, ...]:
         return FIELDS
-
-    def verify(self, captured: list[Any]) -> None:
-        """Numbers do not change."""
-
-    def committed(self, stretch: Stretch) -> None:
-        """Nothing to remember: the position says it all."""
 
     def partitions(self) -> list[str]:
         return [str(number) for number in range(self.width)]
@@ -53,12 +44,6 @@ class RateSource:
         if last <= first and position is not None:
             return None
         return Stretch({"start": start, "rows": last}, [start, first, last], (last - first) * 16)
-
-    def files_of(self, captured: Any) -> tuple[str, ...]:
-        return ()
-
-    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
-        return None
 
     def read(self, captured: list[Any]) -> DataFrame:
         spark = self.spark()

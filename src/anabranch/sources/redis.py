@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from anabranch.sources.lookup import ASKING_OPTIONS, check_asking
+from anabranch.sources.lookup import ASKING_OPTIONS, LookupSource, check_asking
 from anabranch.sources.redis_server import AT_ONCE, SERVER_OPTIONS, Server, matcher
 from anabranch.sources.registry import Kind, Option, WrongOption
 from anabranch.sources.values import table_of
@@ -23,7 +23,7 @@ HINT = "give the column another type: CREATE TABLE t ({} STRING, ...) FROM redis
 Found = tuple[bytes, Mapping[bytes, bytes]]
 
 
-class RedisTable:
+class RedisTable(LookupSource):
     """The hashes under keys that match a pattern. Values of other types are left out."""
 
     def __init__(self, options: Mapping[str, Any], declared: tuple[Field, ...] | None = None) -> None:
@@ -59,10 +59,7 @@ class RedisTable:
             place, own = by.index(self.key), matcher(self.pattern)
             wanted = dict.fromkeys(str(key[place]).encode() for key in keys)
             return self._table(columns, self._hashes([key for key in wanted if own.fullmatch(key)]))
-        whole, wanted_keys = self._table((*columns, *by), self._all()), set(keys)
-        found = zip(*(whole.column(len(columns) + index).to_pylist() for index in range(len(by))), strict=True)
-        rows = [row for row, key in enumerate(found) if key in wanted_keys]
-        return whole.select(list(range(len(columns)))).take(rows)
+        return super().fetch(columns, by, keys)
 
     def read(self) -> pa.Table:
         return self._table([field.name for field in self.fields()], self._all())

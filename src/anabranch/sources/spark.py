@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,25 +18,22 @@ from anabranch.errors import SourceError
 from anabranch.ledger import files
 from anabranch.ledger.crash import reach
 from anabranch.sources import secrets
-from anabranch.sources.base import Stretch
+from anabranch.sources.base import Source, Stretch
 from anabranch.sources.registry import Kind, Opening, Option
 from anabranch.sql.lexer import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 #: How long to wait before Spark is asked again whether there is something new, in seconds.
 POLL = 1.0
 
 
-class SparkSource:
+class SparkSource(Source):
     """The micro-batches of one query, staged one after the other."""
 
     endless = True
-    idles = True
-    typed = True
     cheap = True
 
     def __init__(self, opening: Opening) -> None:
@@ -53,9 +50,6 @@ class SparkSource:
 
         found = fields_of(self._load())
         return tuple(Field(each.name, "timestamp" if each.type == "timestamp_ntz" else each.type) for each in found)
-
-    def partitions(self) -> list[str]:
-        return [""]
 
     def next(self, position: Any, max_rows: int | None) -> Stretch | None:
         done = -1 if position is None else int(position["batch"])
@@ -74,21 +68,12 @@ class SparkSource:
         size = sum(path.stat().st_size for path in self._paths(staged[0]))
         return Stretch({"batch": staged[0], "query": self._query()}, staged[0], size)
 
-    def files_of(self, captured: Any) -> tuple[str, ...]:
-        return ()
-
-    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
-        return None
-
     def read(self, captured: list[Any]) -> DataFrame:
         """The batch on its way; those of the past are kept by the stream."""
         from anabranch.engine.frames import struct
 
         assert self.declared is not None
         return self.spark().read.schema(struct(self.declared)).parquet(*(str(self._batch(id)) for id in captured))
-
-    def verify(self, captured: list[Any]) -> None:
-        """Staged batches do not change."""
 
     def committed(self, stretch: Stretch) -> None:
         reach("after-run")

@@ -31,7 +31,7 @@ def function_problems(text: str, tokens: Sequence[Token], own: Collection[str]) 
         if any(span.start <= token.start < span.end for span in skipped):
             continue
         if name not in builtin():
-            meant = nearest(name, [*builtin(), *own])
+            meant = nearest(name, [*builtin(), *OWN_AGGREGATES, *own])
             hint = f"did you mean {meant}?" if meant else f"CREATE FUNCTION {token.name} AS '...' makes one of Python's"
             message = f"there is no function {token.name}"
             yield UnknownFunction(message, text=text, start=token.start, end=token.end, hint=hint)

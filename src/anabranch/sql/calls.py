@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from anabranch.sql.lexer import CLOSING, OPENING, STRING, Span, Token, normal_form, words
+from anabranch.sql.own_aggregates import OWN_AGGREGATES
 
 #: Every aggregate of Spark 4.3; those without a mergeable form are recomputed over kept rows.
-AGGREGATES = words(
+SPARK_AGGREGATES = words(
     """any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
     array_agg avg bit_and bit_or bit_xor bitmap_construct_agg bitmap_or_agg bitmap_and_agg bool_and bool_or
     collect_list collect_set corr count count_if count_min_sketch covar_pop covar_samp every first first_value grouping
@@ -24,6 +25,7 @@ AGGREGATES = words(
     kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kll_merge_agg_bigint kll_merge_agg_double
     kll_merge_agg_float"""
 )
+AGGREGATES = SPARK_AGGREGATES | OWN_AGGREGATES.keys()
 #: Functions whose value depends on chance or the place of a row: a view of them has no batch answer.
 VOLATILE = words(
     """rand random randn randstr uniform uuid shuffle input_file_name input_file_block_start input_file_block_length

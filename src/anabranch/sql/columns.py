@@ -86,13 +86,13 @@ _ANYTHING = Scope((), open=True)
 
 def check_window(text: str, window: WindowSpec, columns: Columns) -> None:
     """The columns of a window have to be there, and the one it lies along to fit its figures."""
-    for column in window.partition:
+    for column in (*window.partition, *window.columns):
         _found(text, column.last, column.span, columns)
     if window.time_column is None:
         return
     found = _found(text, window.time_column, window.time_span, columns)
     type = (columns[found] or "").lower()
-    if not type or window.kind == "chunks":
+    if not type or window.type.cut_by_key:
         return
     timed = type.startswith("timestamp") or type == "date"
     message, hint = None, None

@@ -1,106 +1,28 @@
 """Aggregates under names that Spark does not have: each is an expression over aggregates that it has.
 
 `geomean(price) FILTER (WHERE n > 1)` is `exp(avg(ln(price)) FILTER (WHERE n > 1))`. Whatever lives on the partials of
-those lives on partials here.
+those lives on partials here. Where they would be larger than need be, as the list that `product` is over, `algebra` has
+parts for the name itself. `own_calls` puts expressions in the place of the calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from anabranch.errors import SqlError
-from anabranch.sql.calls import AGGREGATES, closing, split_commas
-from anabranch.sql.lexer import WORD, Span, Token, tokenize
 
 
 @dataclass(frozen=True)
 class OwnAggregate:
-    """What an aggregate is, over its parameters."""
+    """What an aggregate is, over its parameters; `parts` says that `algebra/aggregates.py` has parts for it."""
 
     parameters: tuple[str, ...]
     text: str
+    parts: bool = False
 
 
 #: By name, in small letters.
 OWN_AGGREGATES = {
     "geomean": OwnAggregate(("x",), "exp(avg(ln(x)))"),
+    "product": OwnAggregate(
+        ("x",), "aggregate(collect_list(CAST(x AS DOUBLE)), CAST(NULL AS DOUBLE), (a, b) -> coalesce(a, 1D) * b)", True
+    ),
 }
-
-
-def own_calls(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int, str]]:
-    """The calls of these aggregates that are in no other: where each begins and ends among the tokens, and what it is.
-
-    >>> text = "1 + geomean(a * b) OVER w"
-    >>> list(own_calls(text, tokenize(text)[:-1]))
-    [(2, 10, 'exp(avg(ln((a * b))) OVER w)')]
-    """
-    index = 0
-    while index < len(tokens):
-        if is_own_call(tokens, index):
-            end = _end(tokens, closing(tokens, index + 1))
-            yield index, end + 1, _expanded(text, tokens, index, end)
-            index = end
-        index += 1
-
-
-def is_own_call(tokens: Sequence[Token], index: int) -> bool:
-    token = tokens[index]
-    if token.kind != WORD or token.text.lower() not in OWN_AGGREGATES:
-        return False
-    return [each.text for each in tokens[index + 1 : index + 2]] == ["("] and not (
-        index and tokens[index - 1].text == "."
-    )
-
-
-def _end(tokens: Sequence[Token], end: int) -> int:
-    """The last token of a call, with FILTER and OVER behind its bracket."""
-    if [each.upper for each in tokens[end + 1 : end + 3]] == ["FILTER", "("]:
-        end = closing(tokens, end + 2)
-    if [each.upper for each in tokens[end + 1 : end + 2]] == ["OVER"]:
-        end = closing(tokens, end + 2) if tokens[end + 2].text == "(" else end + 2
-    return end
-
-
-def _expanded(text: str, tokens: Sequence[Token], index: int, end: int) -> str:
-    name, last = tokens[index].text.lower(), closing(tokens, index + 1)
-    own, span = OWN_AGGREGATES[name], Span(tokens[index].start, tokens[last].end)
-    inside = tokens[index + 2 : last]
-    if inside and inside[0].upper == "DISTINCT":
-        what, hint = f"{name} takes no DISTINCT", "group by the values first, in a subquery"
-        raise SqlError(what, text=text, start=inside[0].start, end=inside[0].end, hint=hint)
-    given = [list(each) for each in split_commas(inside)] if inside else []
-    if len(given) != len(own.parameters):
-        takes = "1 argument" if len(own.parameters) == 1 else f"{len(own.parameters)} arguments"
-        raise SqlError(f"{name} takes {takes}, not {len(given)}", text=text, start=span.start, end=span.end)
-    arguments = {
-        parameter: _written(text, each) if len(each) == 1 else f"({_written(text, each)})"
-        for parameter, each in zip(own.parameters, given, strict=True)
-    }
-    behind = f" {text[tokens[last + 1].start : tokens[end].end]}" if end > last else ""
-    return _over_rows(own.text, arguments, behind)
-
-
-def _over_rows(template: str, arguments: dict[str, str], behind: str) -> str:
-    """A template with arguments, and with FILTER and OVER behind each aggregate in it."""
-    tokens = tokenize(template)[:-1]
-    closings = {
-        closing(tokens, index + 1)
-        for index, token in enumerate(tokens)
-        if token.text in AGGREGATES and [each.text for each in tokens[index + 1 : index + 2]] == ["("]
-    }
-    made, at = "", 0
-    for index, token in enumerate(tokens):
-        made += template[at : token.start] + arguments.get(token.text, token.text)
-        made += behind if index in closings else ""
-        at = token.end
-    return made
-
-
-def _written(text: str, tokens: Sequence[Token]) -> str:
-    """A part of the text, with calls of these aggregates as what they are."""
-    made, at = "", tokens[0].start
-    for first, behind, call in own_calls(text, tokens):
-        made += text[at : tokens[first].start] + call
-        at = tokens[behind - 1].end
-    return made + text[at : tokens[-1].end]

@@ -81,7 +81,8 @@ class WindowSpec:
     landmark windows. `every` is after how many rows (`by` arrival or by rank) a window of SLIDE_BY_ROW ends.
     `partition` holds the columns that sessions, or counts of rows, are kept apart by. `filled` asks for windows without
     rows too. `block` is how many chunks a window of CHUNKS holds, counted in chunks then; 0 is each chunk by itself.
-    `own` are the windows of a function that a window type has brought, of the kind of that name.
+    `own` are the windows of a function that a window type has brought, of the kind of that name, and `columns` those
+    that they depend on besides.
     `pairs` asks for NEWEST: whether the row (once), or some row (every), is in the newest slide or chunk of its window.
     What a kind has no use for is 0.
     """
@@ -102,6 +103,7 @@ class WindowSpec:
     block: int = 0
     pairs: Literal["none", "once", "every"] = "none"
     own: WindowType[Any] | None = None
+    columns: tuple[Name, ...] = ()
 
     @cached_property
     def type(self) -> WindowType[Any]:
@@ -131,15 +133,12 @@ class WindowSpec:
     @property
     def along_numbers(self) -> bool:
         """Whether windows lie along the numbers of rows in the order of arrival."""
-        return self.attribute == "row_num" or self.kind == "chunks"
+        return self.attribute == "row_num" or self.type.cut_by_key
 
     @property
     def by_row(self) -> bool:
         """Whether a row is enough to tell its windows: a session, say, depends on the rows around it."""
-        if self.own is not None:
-            return self.own.context == "CF"
-        counted = bool(self.partition) and self.attribute == "row_num"
-        return self.kind not in ("session", "slide_by_row", "chunks", "landmark") and not counted and not self.filled
+        return self.type.by_row and not self.filled
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class TableFunction:
     example: str
     optional: tuple[str, ...] = ()
     partitioned: bool = False
+    columns: tuple[str, ...] = ()  # the parameters that are columns of the source, beside the time
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,13 @@ class Call(Generic[Figure]):
     time: Name | None
     partition: tuple[Name, ...]
     figures: Mapping[str, Figure]
+    columns: tuple[Name, ...] = ()
 
 
 def at_function(cursor: Cursor, functions: Mapping[str, TableFunction]) -> bool:
     """Whether one of these functions is called here; without a bracket behind it, the word is a name."""
     token = cursor.current
-    return token.kind == WORD and token.upper in functions and cursor.ahead(1).text == "("
+    return token.kind == WORD and cursor.ahead(1).text == "(" and token.upper in functions
 
 
 def take_call(
@@ -62,6 +64,7 @@ def take_call(
     time: Name | None = None
     partition: tuple[Name, ...] = ()
     figures: dict[str, Figure] = {}
+    columns: dict[str, Name] = {}
     given: set[str] = set()
     cursor.expect("(")
     position = 0
@@ -90,13 +93,15 @@ def take_call(
             partition = _keys(cursor, partition)
         elif parameter == TIME:
             time = _descriptor(cursor)
+        elif parameter in function.columns:
+            columns[parameter] = _descriptor(cursor)
         else:
             figures[parameter] = take_figure(cursor, parameter)
         if cursor.take(")"):
             break
         cursor.expect(",")
     span = Span(token.start, cursor.previous.end)
-    missing = [each for each in function.order if each not in (SOURCE, TIME, *function.optional, *figures)]
+    missing = [each for each in function.order if each not in (SOURCE, TIME, *function.optional, *figures, *columns)]
     column = "a time column" if set(function.order[2:]) - set(function.optional) else "a column"
     no_time = time is None and TIME in function.order and TIME not in function.optional
     if source is None or no_time or missing:
@@ -108,7 +113,7 @@ def take_call(
             end=span.end,
             hint=f"as in {function.example}",
         )
-    return Call(span, source, time, partition, figures)
+    return Call(span, source, time, partition, figures, tuple(columns[each] for each in function.columns))
 
 
 def _with_article(parameter: str) -> str:

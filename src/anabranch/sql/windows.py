@@ -5,8 +5,10 @@ Windows that are not written as functions are for `dialects` to read.
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, Literal
 
 from anabranch.algebra.windows import FUNCTIONS, WindowType
@@ -104,9 +106,13 @@ class _Functions(Mapping[str, TableFunction]):
     """The window functions of the language, and those that window types have brought."""
 
     def __getitem__(self, name: str) -> TableFunction:
-        return _OF_THE_LANGUAGE[name] if name in _OF_THE_LANGUAGE else _brought(FUNCTIONS[name])
+        if name in _OF_THE_LANGUAGE:
+            return _OF_THE_LANGUAGE[name]
+        _import_types()
+        return _brought(FUNCTIONS[name])
 
     def __iter__(self) -> Iterator[str]:
+        _import_types()
         return iter({**_OF_THE_LANGUAGE, **FUNCTIONS})
 
     def __len__(self) -> int:
@@ -114,6 +120,14 @@ class _Functions(Mapping[str, TableFunction]):
 
 
 WINDOW_FUNCTIONS = _Functions()
+#: The entry points under which other packages name their window types: each is there once it is imported.
+ENTRY_POINTS = "anabranch.windows"
+
+
+@cache
+def _import_types() -> None:
+    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        point.load()
 
 
 def _brought(windows: type[WindowType[Any]]) -> TableFunction:
@@ -121,14 +135,17 @@ def _brought(windows: type[WindowType[Any]]) -> TableFunction:
     given: tuple[Field[Any], ...] = fields(windows) if is_dataclass(windows) else ()
     names = tuple(each.name for each in given)
     optional = tuple(each.name for each in given if each.default is not MISSING)
-    example = f"{windows.function}(TABLE t, DESCRIPTOR(ts){', INTERVAL 1 MINUTE' * (len(names) - len(optional))})"
+    figures = ["10" if name in windows.counts else "INTERVAL 1 MINUTE" for name in names if name not in optional]
+    example = f"{windows.function}({', '.join(('TABLE t', 'DESCRIPTOR(ts)', *figures, *windows.columns))})"
+    taken = (*names, *windows.columns)
     return TableFunction(
-        (SOURCE, TIME, *names),
-        {**_NAMES, **{name.lower(): name for name in names}},
-        ("DATA", "TIMECOL", *(name.upper() for name in names)),
+        (SOURCE, TIME, *taken),
+        {**_NAMES, **{name.lower(): name for name in taken}},
+        ("DATA", "TIMECOL", *(name.upper() for name in taken)),
         example,
         (TIME, *optional),
         windows.context != "CF",
+        windows.columns,
     )
 
 
@@ -156,7 +173,8 @@ def windowed(text: str, function: str, call: Call[Figure], join: str) -> Relatio
         query = all_of(source)
         source = Relation("subquery", query.span, subquery=query, alias=source.exposed)
     attribute = _attribute(call.time)
-    _check_units(text, call, attribute)
+    counts = FUNCTIONS[function].counts if function not in _KINDS else ()
+    _check_units(text, call, attribute, counts)
     _check_strategy(text, function, call.figures.get("strategy"))
     values = {name: figure.value for name, figure in call.figures.items()}
     if function not in _KINDS:
@@ -238,8 +256,11 @@ def _own(text: str, call: Call[Figure], function: str, values: Mapping[str, int]
         0,
         call.partition,
         attribute,
-        attribute == "row_num" or any(each.unit != "time" for each in _along(call)),
+        attribute == "row_num"
+        or windows.cut_by_key
+        or any(each.unit != "time" for each in _along(call, windows.counts)),
         own=windows,
+        columns=call.columns,
     )
 
 
@@ -274,15 +295,19 @@ def _attribute(time: Name | None) -> Literal["column", "row_num", "arrival_ts"]:
     return "arrival_ts" if name == "arrival_ts" else "column"
 
 
-def _along(call: Call[Figure]) -> list[Figure]:
+def _along(call: Call[Figure], counts: Sequence[str] = ()) -> list[Figure]:
     """The figures that are measured along the attribute, in the order they are written."""
-    figures = [figure for name, figure in call.figures.items() if name not in _APART]
+    figures = [figure for name, figure in call.figures.items() if name not in (*_APART, *counts)]
     return sorted(figures, key=lambda figure: figure.span.start)
 
 
-def _check_units(text: str, call: Call[Figure], attribute: str) -> None:
-    """Lengths of time go along times, rows along row numbers, and all of one call are alike."""
-    figures = _along(call)
+def _check_units(text: str, call: Call[Figure], attribute: str, counts: Sequence[str] = ()) -> None:
+    """Lengths of time go along times, rows along row numbers, and all of one call are alike; but for plain numbers."""
+    timed_count = next((name for name in counts if name in call.figures and call.figures[name].unit == "time"), None)
+    if timed_count is not None:
+        what = f"the {timed_count} of the window is a number, not a length of time"
+        raise _wrong(text, call.figures[timed_count].span, what, "as in 10")
+    figures = _along(call, counts)
     mixed = [figure for figure in figures if (figure.unit == "time") != (figures[0].unit == "time")]
     if mixed:
         hint = "SLIDE_BY_ROW (RATTR and SATTR in brackets) has windows of a length that move by rows"

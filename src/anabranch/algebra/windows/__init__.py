@@ -5,7 +5,7 @@ A window type is one small class: see `base` for what it consists of, and the ot
 runs SQL or knows where rows come from.
 """
 
-from anabranch.algebra.windows.base import FUNCTIONS, Context, Row, Rows, WindowType, ranks
+from anabranch.algebra.windows.base import FUNCTIONS, OPEN, Context, Row, Rows, WindowType, ranks
 from anabranch.algebra.windows.by_tuple import SlideByTuple
 from anabranch.algebra.windows.chunks import Chunks
 from anabranch.algebra.windows.cumulating import CumulatingWindows, cumulating_ends_sql
@@ -29,6 +29,7 @@ from anabranch.algebra.windows.sql import Engine
 __all__ = [
     "FUNCTIONS",
     "MILLISECOND",
+    "OPEN",
     "Chunks",
     "Context",
     "CumulatingWindows",

@@ -18,11 +18,13 @@ W = TypeVar("W", bound=Hashable)
 
 @dataclass(frozen=True)
 class Row:
-    """A row as windows see it: the value of the window attribute, the arrival number (from 0) and a key."""
+    """A row as windows see it: the value of the window attribute, the arrival number (from 0) and a key; for a type
+    that names `columns`, their values too."""
 
     value: int
     number: int
     key: Hashable = None
+    columns: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,14 @@ class Rows:
     value:  the window attribute, a BIGINT expression over the alias `__rows`. Where it is NULL, a row has no window.
     number: the arrival number, a BIGINT expression over `__rows`; None if there is none.
     keys:   expressions over `__rows`, for the types that look at keys.
+    columns: expressions over `__rows`, for the types that name `columns`, in that order.
     """
 
     source: str
     value: str
     number: str | None = None
     keys: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
     def arrival(self, what: str) -> str:
         """The arrival number, for windows that cannot do without."""
@@ -46,6 +50,9 @@ class Rows:
             raise ValueError(f"{what} need the arrival numbers of rows, and this relation has none")
         return self.number
 
+
+#: The end of a window that nothing but the end of its stream closes; the latest time that Python can show.
+OPEN = 253_402_300_799_999_999
 
 #: The types that bring a function of their own to SQL, by its name in capitals.
 FUNCTIONS: dict[str, type[WindowType[Any]]] = {}
@@ -58,19 +65,26 @@ class WindowType(ABC, Generic[W]):
     also the rows before it. "FCA": also rows that are still to come.
 
     A type can bring a function of its own to SQL. It is a dataclass then, and its fields are what the function takes
-    behind the relation and the column: lengths of time, or numbers. `function` is the name; `numbered` says that the
-    arrival numbers of rows are needed; `shortest` how short a window can be, which `window_time` goes by;
-    `closes_after` how far behind the end of a window progress has to be for the window to close; and `ends_at_row` that
-    a window holds the row that it ends at, whose value it shows as its end.
+    behind the relation and the column: lengths along the column, be they times or numbers, and plain numbers for the
+    fields in `counts`. Behind those it takes the `columns` that windows depend on besides. `function` is the name;
+    `numbered` says that the arrival numbers of rows are needed; `shortest` how short a window can be, which
+    `window_time` goes by, and `longest` how long; `closes_after` how far behind the end of a window progress has to be
+    for the window to close, unless `closes_by_progress` says that it is not progress that closes it; `ends_at_row` that
+    a window holds the row that it ends at, whose value it shows as its end; and `cut_by_key` that the column of the
+    call is the key, and windows are cut where it changes: they lie along the arrival numbers.
 
     Values, ids and progress are integers of either sign.
     """
 
     context: ClassVar[Context]
     function: ClassVar[str | None] = None
+    counts: ClassVar[tuple[str, ...]] = ()
+    columns: ClassVar[tuple[str, ...]] = ()
     numbered: ClassVar[bool] = False
     closes_after: ClassVar[int] = 0
+    closes_by_progress: ClassVar[bool] = True
     ends_at_row: ClassVar[bool] = False
+    cut_by_key: ClassVar[bool] = False
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -80,6 +94,21 @@ class WindowType(ABC, Generic[W]):
     @property
     def shortest(self) -> int:
         return 1
+
+    @property
+    def longest(self) -> int | None:
+        """None if a window can be of any length."""
+        return None
+
+    @property
+    def uniform_length(self) -> int | None:
+        """How long every window is; None if not all have one length."""
+        return self.longest if self.longest == self.shortest else None
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row is enough to tell its windows in SQL, so that rows can be put into windows run by run."""
+        return self.context == "CF"
 
     @property
     def needs_numbers(self) -> bool:

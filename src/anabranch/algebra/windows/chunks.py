@@ -25,6 +25,7 @@ class Chunks(WindowType[int]):
 
     context: ClassVar[Context] = "FCF"
     numbered: ClassVar[bool] = True
+    cut_by_key: ClassVar[bool] = True
     closes_after: ClassVar[int] = 1  # a chunk ends where another row begins
 
     def windows(self, rows: Sequence[Row]) -> list[int]:

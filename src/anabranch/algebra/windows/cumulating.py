@@ -38,6 +38,10 @@ class CumulatingWindows(WindowType[int]):
     def shortest(self) -> int:
         return self.step
 
+    @property
+    def longest(self) -> int:
+        return self.size
+
     def bounds(self, wid: int, rows: Sequence[Row] = ()) -> tuple[int, int]:
         """The start (inside) and the end (outside) of a window."""
         return self.origin + wid // (self.size // self.step) * self.size, self.origin + (wid + 1) * self.step

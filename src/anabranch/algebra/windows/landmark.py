@@ -33,6 +33,11 @@ class Landmark(WindowType[int]):
     def shortest(self) -> int:
         return self.slide
 
+    @property
+    def by_row(self) -> bool:
+        """The windows that there are follow from all rows, though those that could hold a row follow from the row."""
+        return False
+
     def closed_before(self, progress: int) -> int:
         """The first window that is still open; the one that a row of this value opens."""
         return (progress - self.origin) // self.slide

@@ -22,6 +22,7 @@ class Partitioned(WindowType[tuple[int, Hashable]]):
     """
 
     context: ClassVar[Context] = "FCF"
+    closes_by_progress: ClassVar[bool] = False  # the rows of the key do
 
     inner: SlidingWindows
 

@@ -54,6 +54,10 @@ class SlidingWindows(WindowType[int]):
         return self.size
 
     @property
+    def longest(self) -> int:
+        return self.size
+
+    @property
     def first_start(self) -> int:
         """The start of window 0: from here on both alignments are the same."""
         return self.origin if self.aligned == "start" else self.origin + self.slide - self.size

@@ -79,7 +79,7 @@ def by_rank(rows: Sequence[Row]) -> Iterator[Row | Punctuation]:
     """Rows of partitioned windows: their rank in place of their value, and after each the progress of its key.
 
     >>> list(by_rank([Row(7, 0, "a")]))
-    [Row(value=0, number=0, key='a'), Punctuation(value=1, keys=('a',))]
+    [Row(value=0, number=0, key='a', columns=()), Punctuation(value=1, keys=('a',))]
     """
     placed = ranks(rows)
     for row in rows:

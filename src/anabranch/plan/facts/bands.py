@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from anabranch.algebra.plane import Behind
-from anabranch.algebra.windows import CumulatingWindows, time_before_end
+from anabranch.algebra.windows import time_before_end
 from anabranch.ir.expr import Column, Expr
 from anabranch.ir.rel import Windowed
 from anabranch.ir.select import FromItem, SelectBlock
@@ -129,20 +129,21 @@ def _between(first: int, second: int, block: SelectBlock, known: Iterable[_Known
 def _of_windows(each: FromItem) -> Iterator[_Known]:
     """Where the time of a row is in its window."""
     windowed = _along(each)
-    if windowed is None or windowed.window.own is not None or windowed.along is None:
+    longest = windowed.window.type.longest if windowed is not None else None
+    if windowed is None or longest is None or windowed.along is None:
         return
-    window, time = windowed.window, windowed.along
+    windows, time = windowed.window.type, windowed.along
     start, end, last = windowed.bounds[:3]
-    yield _Known(start, time, window.size - 1)
+    yield _Known(start, time, longest - 1)
     yield _Known(time, start, 0)
-    yield _Known(time, end, window.size)
+    yield _Known(time, end, longest)
     yield _Known(end, time, -1)
-    before = time_before_end(window.type.shortest)
+    before = time_before_end(windows.shortest)
     yield _Known(last, end, before)
     yield _Known(end, last, -before)
-    if not isinstance(window.type, CumulatingWindows):
-        yield _Known(start, end, window.size)
-        yield _Known(end, start, -window.size)
+    if windows.uniform_length is not None:
+        yield _Known(start, end, windows.uniform_length)
+        yield _Known(end, start, -windows.uniform_length)
 
 
 def _along(each: FromItem) -> Windowed | None:

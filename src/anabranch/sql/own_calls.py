@@ -1,0 +1,103 @@
+"""Calls of aggregates that Spark does not have, as the expressions that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from anabranch.errors import SqlError
+from anabranch.sql.calls import SPARK_AGGREGATES, closing, split_commas
+from anabranch.sql.lexer import WORD, Span, Token, tokenize
+from anabranch.sql.own_aggregates import OWN_AGGREGATES, OwnAggregate
+
+
+def own_calls(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int, str]]:
+    """The calls of these aggregates that are in no other: where each begins and ends among the tokens, and what it is.
+
+    >>> text = "1 + geomean(a * b) OVER w"
+    >>> list(own_calls(text, tokenize(text)[:-1]))
+    [(2, 10, 'exp(avg(ln((a * b))) OVER w)')]
+    """
+    index = 0
+    while index < len(tokens):
+        if is_own_call(tokens, index):
+            end = _end(tokens, closing(tokens, index + 1))
+            yield index, end + 1, _expanded(text, tokens, index, end)
+            index = end
+        index += 1
+
+
+def is_own_call(tokens: Sequence[Token], index: int) -> bool:
+    token = tokens[index]
+    if token.kind != WORD or token.text.lower() not in OWN_AGGREGATES:
+        return False
+    return [each.text for each in tokens[index + 1 : index + 2]] == ["("] and not (
+        index and tokens[index - 1].text == "."
+    )
+
+
+def _end(tokens: Sequence[Token], end: int) -> int:
+    """The last token of a call, with FILTER and OVER behind its bracket."""
+    if [each.upper for each in tokens[end + 1 : end + 3]] == ["FILTER", "("]:
+        end = closing(tokens, end + 2)
+    if [each.upper for each in tokens[end + 1 : end + 2]] == ["OVER"]:
+        end = closing(tokens, end + 2) if tokens[end + 2].text == "(" else end + 2
+    return end
+
+
+def pieces(own: OwnAggregate) -> Iterator[str | int | None]:
+    """The text of an aggregate, with the places of its parameters, and None where FILTER and OVER go.
+
+    >>> list(pieces(OwnAggregate(("x",), "exp(avg(ln(x)))")))
+    ['exp', '(', 'avg', '(', 'ln', '(', '', 0, ')', ')', None, ')']
+    """
+    tokens = tokenize(own.text)[:-1]
+    closings = {
+        closing(tokens, index + 1)
+        for index, token in enumerate(tokens)
+        if token.text in SPARK_AGGREGATES and [each.text for each in tokens[index + 1 : index + 2]] == ["("]
+    }
+    at = 0
+    for index, token in enumerate(tokens):
+        parameter = token.text in own.parameters
+        yield own.text[at : token.start] + ("" if parameter else token.text)
+        if parameter:
+            yield own.parameters.index(token.text)
+        if index in closings:
+            yield None
+        at = token.end
+
+
+def _expanded(text: str, tokens: Sequence[Token], index: int, end: int) -> str:
+    own, last = OWN_AGGREGATES[tokens[index].text.lower()], closing(tokens, index + 1)
+    arguments = [
+        _written(text, each) if len(each) == 1 else f"({_written(text, each)})"
+        for each in own_arguments(text, tokens, index)
+    ]
+    behind = f" {text[tokens[last + 1].start : tokens[end].end]}" if end > last else ""
+    return "".join(
+        behind if each is None else arguments[each] if isinstance(each, int) else each for each in pieces(own)
+    )
+
+
+def own_arguments(text: str, tokens: Sequence[Token], index: int) -> list[list[Token]]:
+    """The arguments of the call that starts here; as many as there are parameters."""
+    name, last = tokens[index].text.lower(), closing(tokens, index + 1)
+    own, span = OWN_AGGREGATES[name], Span(tokens[index].start, tokens[last].end)
+    inside = tokens[index + 2 : last]
+    if inside and inside[0].upper == "DISTINCT":
+        what, hint = f"{name} takes no DISTINCT", "group by the values first, in a subquery"
+        raise SqlError(what, text=text, start=inside[0].start, end=inside[0].end, hint=hint)
+    given = [list(each) for each in split_commas(inside)] if inside else []
+    if len(given) != len(own.parameters):
+        takes = "1 argument" if len(own.parameters) == 1 else f"{len(own.parameters)} arguments"
+        raise SqlError(f"{name} takes {takes}, not {len(given)}", text=text, start=span.start, end=span.end)
+    return given
+
+
+def _written(text: str, tokens: Sequence[Token]) -> str:
+    """A part of the text, with calls of these aggregates as what they are."""
+    made, at = "", tokens[0].start
+    for first, behind, call in own_calls(text, tokens):
+        made += text[at : tokens[first].start] + call
+        at = tokens[behind - 1].end
+    return made + text[at : tokens[-1].end]
