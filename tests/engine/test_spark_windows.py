@@ -140,7 +140,7 @@ def test_a_script_finds_its_views_the_same_in_an_older_home(home: Harness) -> No
     for index, (old, new) in enumerate(WRITTEN_OUT.items()):
         home.sql(f"CREATE VIEW v{index} AS {old}")
         home.session.run(f"CREATE VIEW v{index} AS {new}", until_idle=True)
-        for other in (new.replace("4 seconds", "3 seconds"), new.replace("'5' SECOND", "'6' SECOND"),
+        for other in (new.replace("4 seconds", "5 seconds"), new.replace("'5' SECOND", "'6' SECOND"),
                       new.replace("DELAY INTERVAL 5", "DELAY INTERVAL 6")):  # fmt: skip
             if other != new:
                 with pytest.raises(SqlError, match=f"there is a view v{index} already"):
@@ -155,7 +155,7 @@ def test_explain_tells_what_it_is_read_as(home: Harness) -> None:
     home.sql(STREAM)
     query = "SELECT k, session_window.end, count(*) AS c FROM s GROUP BY k, session_window(ts, '5 seconds')"
     told = "\n".join(row[0] for row in home.query(f"EXPLAIN {query}"))
-    assert "SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL 5 SECONDS)" in told
+    assert "SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), GAP => INTERVAL 5 SECONDS)" in told
     assert "partial aggregate" not in told
     assert "SESSION: windows told by the rows around it" in told
     query = "SELECT count(*) AS c FROM s GROUP BY window(ts, '5 seconds')"

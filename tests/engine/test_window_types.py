@@ -29,7 +29,6 @@ REFUSED = [
     ("SELECT count(*) [RANGE 5 seconds, SLIDE 5 seconds, WA kk] FROM s", "kk", "there is no column kk"),
     ("SELECT count(*) [RANGE 5 seconds, SLIDE 5 seconds, WA k] FROM s", "k", "windows need a TIMESTAMP"),
     ("SELECT count(*) AS c FROM STREAM(s, 'CUT ON k BY 5 SECS')", "k", "windows need a TIMESTAMP"),
-    ("SELECT window.end, count(*) AS c FROM s GROUP BY window(k, '5 seconds')", "k", "windows need a TIMESTAMP"),
     (_counted("TUMBLE(s, n, 10 ROWS)"), "10 ROWS", "rows are counted by ROW_NUM, and n is a column"),
 ]  # fmt: skip
 
