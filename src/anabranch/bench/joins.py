@@ -125,7 +125,7 @@ def joins(setting: Setting) -> Outcome:
         figures.append(
             Figure(
                 "joins", f"{join}, {stretch.bids:,} bids", NATIVE,
-                stretch.rows / seconds, _rows(given) / theirs.seconds, "rows/s", at_least(10), note,
+                stretch.rows / seconds, _rows(given) / theirs.seconds, "rows/s", at_least(15), note,
             )
         )  # fmt: skip
         totals.append(

@@ -40,13 +40,15 @@ class Load:
         return replace(self, rows=max(100, self.rows // 100), keys=self.keys // 1000)
 
 
+#: Eight times as fast as native.
+_LIMIT = at_most(0.125)
 LOADS = (
-    Load(SMALL_ROWS, 10_000),
-    Load(SMALL_ROWS, 100_000, at_most(1.2)),
-    Load(SMALL_ROWS, 1_000_000),
-    Load(20_000, 1_000_000, at_most(0.8)),
-    Load(1_000_000, 10_000, at_most(1.2)),
-    Load(1_000_000, 1_000_000, at_most(0.5)),
+    Load(SMALL_ROWS, 10_000, _LIMIT),
+    Load(SMALL_ROWS, 100_000, _LIMIT),
+    Load(SMALL_ROWS, 1_000_000, _LIMIT),
+    Load(20_000, 1_000_000, _LIMIT),
+    Load(1_000_000, 10_000, _LIMIT),
+    Load(1_000_000, 1_000_000, _LIMIT),
 )
 
 

@@ -20,10 +20,10 @@ def tumbling(setting: Setting) -> Outcome:
     files = f"{setting.files_a_run} files a run"
     return Outcome(
         (
-            _figure("a", f"tumbling, {files}", NATIVE, speed["runs"], speed["native"], at_least(1.5)),
-            _figure("a", "tumbling, runs free to grow", NATIVE, speed["free"], speed["native free"], at_least(2.2)),
+            _figure("a", f"tumbling, {files}", NATIVE, speed["runs"], speed["native"], at_least(3)),
+            _figure("a", "tumbling, runs free to grow", NATIVE, speed["free"], speed["native free"], at_least(6)),
             _figure("a", "tumbling, runs free to grow", BATCH, speed["free"], speed["batch"], at_least(0.4)),
-            _figure("a", "tumbling, runs free to grow", DUCKDB, speed["free"], speed["duckdb"], None),
+            _figure("a", "tumbling, runs free to grow", DUCKDB, speed["free"], speed["duckdb"], at_least(0.45)),
         ),
         (totals,),
         phases,
@@ -42,7 +42,7 @@ def hopping(setting: Setting) -> Outcome:
         fine.append(_captured(setting, subject.HOPPING_FINE))
     return Outcome(
         (
-            _figure("b", "hopping 60 s / 10 s", NATIVE, speed["runs"], speed["native"], at_least(3)),
+            _figure("b", "hopping 60 s / 10 s", NATIVE, speed["runs"], speed["native"], at_least(8)),
             _figure("b", "hopping 60 s / 10 s", BATCH, speed["runs"], speed["batch"], None),
             _figure("b", "hopping 60 s / 10 s", DUCKDB, speed["runs"], speed["duckdb"], None),
             Figure(
