@@ -80,6 +80,8 @@ def epochs(setting: Setting) -> Outcome:
 
 def _ours(setting: Setting, chunks: Chunks, files: dict[str, list[Path]]) -> tuple[Cuts, dict[str, float]]:
     folder = setting.work / "epochs" / "fed"
+    for router in ROUTERS:
+        (folder / router).mkdir(parents=True)
     streams = {
         router: f"CREATE STREAM {router} ({COLUMNS}, WATERMARK FOR ts AS ts)"
         f" FROM parquet(path => '{folder / router}/*.parquet')"
@@ -87,8 +89,6 @@ def _ours(setting: Setting, chunks: Chunks, files: dict[str, list[Path]]) -> tup
     }
     cuts = Cuts([], [])
     with Subject(setting.work / "home", setting.spark, folder, {"v": VIEW}, streams) as home:
-        for router in ROUTERS:
-            (folder / router).mkdir(parents=True)
         for number, paths in enumerate(zip(*files.values(), strict=True)):
             taken = []
             for router, path in zip(ROUTERS, paths, strict=True):

@@ -172,6 +172,8 @@ def _ours(setting: Setting, query: str, files: dict[str, list[Path]]) -> tuple[f
     """The seconds of all runs, what the view shows in the end, and the milliseconds of the phases of all runs."""
     folder = setting.work / "nexmark" / "fed"
     read = streams_of(query)
+    for stream in read:
+        (folder / stream).mkdir(parents=True, exist_ok=True)
     streams = {
         stream: f"CREATE STREAM {stream} ({STREAMS[stream]},"
         f" WATERMARK FOR date_time AS date_time - INTERVAL {WATERMARK})"
