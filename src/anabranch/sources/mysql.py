@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
 from anabranch.sources.database import (
-    IS_IT_THERE,
     Cursor,
-    DatabaseTable,
     RemoteColumn,
     Row,
     Sql,
     decimal_type,
     name_parts,
-    port_option,
 )
+from anabranch.sources.database_server import IS_IT_THERE, ServerTable, port_option
 from anabranch.sources.keyed import database_kind
 from anabranch.sources.lookup import Unreachable
 from anabranch.sources.wanted import Order, Test
@@ -54,7 +52,7 @@ _REFUSED = (1044, 1045, 1049, 1698)
 _NO_TABLE, _NO_COLUMN, _NO_PRIVILEGE = 1146, 1054, 1227
 
 
-class MysqlTable(DatabaseTable):
+class MysqlTable(ServerTable):
     kind = "mysql"
     quote = "`"
     default_port = PORT
@@ -150,6 +148,8 @@ class MysqlTable(DatabaseTable):
 
     def test(self, column: RemoteColumn, test: Test, *, exact: bool) -> Sql | None:
         """Equal texts are equal in any order of a column; others may be too, and its ranges are other ones."""
+        if not column.comparable:
+            return None
         text = column.type == "string"
         if exact and text and test.sign != "STARTS WITH":
             return self._text_test(column, test)
