@@ -38,7 +38,7 @@ def exact_sql(read: str, name: str, type: str) -> str | None:
         sure = f"typeof({read}) = 'text' AND {read} NOT GLOB '*[^ -~]*' AND instr({read}, char(0)) = 0"
         given, kept = f"CASE typeof({read}) WHEN 'text' THEN CAST({read} AS BLOB) ELSE {read} END", read
     elif type == "date":
-        sure, kept = f"date({read}) = {read} COLLATE BINARY AND {read} > '0001'", read
+        sure, kept = f"date({read}, '+0 days') = {read} COLLATE BINARY AND {read} >= '0001-'", read
     elif found is not None and int(found[1]) <= _MOST_DIGITS:
         step = 10 ** int(found[2])
         sure, kept = (
@@ -46,7 +46,7 @@ def exact_sql(read: str, name: str, type: str) -> str | None:
             f"{read} * {step}",
         )
     elif type == "timestamp":
-        sure = f"length({read}) = 19 AND datetime({read}) = {read} COLLATE BINARY AND {read} > '0001'"
+        sure = f"length({read}) = 19 AND datetime({read}, '+0 days') = {read} COLLATE BINARY AND {read} >= '0001-'"
         kept = f"strftime('%s', {read}) * 1000000"
     else:
         return None
