@@ -9,13 +9,13 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from anabranch.duck import MEMORY
 from anabranch.errors import SourceError
-from anabranch.sources.database import BATCH_ROWS, RemoteColumn, Row, Sql
+from anabranch.sources.database import BATCH_ROWS, INTEGERS, RemoteColumn, Row, Sql
 from anabranch.sources.database_file import FileTable, file_kind
 from anabranch.sources.lookup import Unreachable, arrow_schema
 from anabranch.sources.registry import Option
@@ -33,6 +33,12 @@ _TYPES = {
     "HUGEINT": "decimal(38,0)", "UHUGEINT": "decimal(38,0)", "FLOAT": "float", "DOUBLE": "double", "DATE": "date",
     "BLOB": "binary", "TIMESTAMP": "timestamp", "TIMESTAMP_S": "timestamp", "TIMESTAMP_MS": "timestamp",
     "TIMESTAMP_NS": "timestamp", ZONED: "timestamp",
+}  # fmt: skip
+
+#: What a key has to be for its comparison with a column to be said; any row may be found for others.
+_SIGNS = ("=", "<", "<=", ">", ">=")
+_VALUES: dict[str, type] = {
+    **dict.fromkeys(INTEGERS, int), "string": str, "double": float, "date": date, "timestamp": datetime,
 }  # fmt: skip
 
 
@@ -122,20 +128,27 @@ class DuckDbTable(FileTable):
 
     def among(self, columns: Sequence[RemoteColumn], keys: Sequence[Row]) -> Sql:
         """A list of keys is one value a column, which is made quicker than one a key."""
-        lists = [f"unnest(CAST(? AS {_duckdb_type(column.type)}[]))" for column in columns]
+        lists = [f"unnest(CAST(? AS {_key_type(column)}[]))" for column in columns]
         values = [[key[at] for key in keys] for at in range(len(columns))]
         return f"({', '.join(map(_bytewise, columns))}) IN (SELECT {', '.join(lists)})", values
 
     def search_sql(self, comparisons: Sequence[tuple[RemoteColumn, str]], keys: Sequence[tuple[int, Row]]) -> Sql:
-        tests, marks = [], ["?"]
-        for index, (column, sign) in enumerate(comparisons):
-            marks.append(self.mark(column))
-            said = column.comparable and sign in ("=", "<", "<=", ">", ">=") and column.type not in ("binary", "float")
-            tests.append(f"{_bytewise(column)} {sign} k.k{index + 1}" if said else f"{column.read} IS NOT NULL")
-        rows = ", ".join([f"({', '.join(marks)})"] * len(keys))
-        names = ", ".join(f"k{index}" for index in range(len(marks)))
-        columns = [column for column, _ in comparisons]
-        values = [each for place, key in keys for each in (place, *map(self.parameter, columns, key))]
+        example = keys[0][1]
+        said = {
+            at: column
+            for at, (column, sign) in enumerate(comparisons)
+            if sign in _SIGNS and type(example[at]) is _VALUES.get(column.type)
+        }
+        tests = [
+            f"{_bytewise(column)} {sign} k.k{at + 1}" if at in said else f"{column.read} IS NOT NULL"
+            for at, (column, sign) in enumerate(comparisons)
+        ]
+        names = ", ".join(["k0", *(f"k{at + 1}" for at in said)])
+        marks = ", ".join(["?", *(f"CAST(? AS {_key_type(column)})" for column in said.values())])
+        rows = ", ".join([f"({marks})"] * len(keys))
+        values: list[Any] = []
+        for place, key in keys:
+            values += [place, *(self.parameter(column, key[at]) for at, column in said.items())]
         return f"FROM (VALUES {rows}) AS k({names}) JOIN {self.relation} ON {' AND '.join(tests)}", values
 
     # ---- rows
@@ -234,6 +247,13 @@ def _rows(found: pa.Table) -> list[Row]:
 
 def _bytewise(column: RemoteColumn) -> str:
     return f'{column.read} COLLATE "binary"' if column.outside == "VARCHAR" else column.read
+
+
+def _key_type(column: RemoteColumn) -> str:
+    """The type of keys that are compared with a column: whole numbers may be larger than its own."""
+    if column.type in INTEGERS:
+        return "BIGINT"
+    return ZONED if column.outside == ZONED else _duckdb_type(column.type)
 
 
 def _duckdb_type(type: str) -> str:
