@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.sources.database import DatabaseTable
+from anabranch.sources.database import DatabaseTable, RemoteColumn
 from anabranch.sources.lookup import ASKING_OPTIONS, check_asking
 from anabranch.sources.registry import Kind, Option, WrongOption
 from anabranch.types import Field
@@ -24,6 +24,9 @@ class FileTable(DatabaseTable):
     def check_file(self) -> None:
         if not os.path.exists(self.path):
             raise WrongOption("path", f"there is no file {self.path}", hint="a relative path starts here")
+
+    def as_text(self, column: RemoteColumn) -> str:
+        return column.read
 
     def size(self) -> int | None:
         return int(self.rows(f"SELECT count(*) FROM {self.relation}")[0][0])

@@ -87,9 +87,6 @@ class DuckDbTable(FileTable):
             return read
         return f"CAST({read} AS {_duckdb_type(type)})"
 
-    def as_text(self, column: RemoteColumn) -> str:
-        return column.read
-
     def value(self, value: Any, field: Field) -> Any:
         return value
 
@@ -105,7 +102,7 @@ class DuckDbTable(FileTable):
         return format(value, "f") if isinstance(value, Decimal) else value
 
     def test(self, column: RemoteColumn, test: Test, *, exact: bool) -> Sql | None:
-        if not column.comparable or column.type in ("binary", "float"):
+        if column.type in ("binary", "float"):
             return None
         read = _bytewise(column)
         if test.sign == "IS TRUE":
@@ -117,8 +114,7 @@ class DuckDbTable(FileTable):
         return f"{read} {test.sign} {f'({marks})' if test.sign == 'IN' else marks}", values
 
     def exact_sql(self, column: RemoteColumn) -> str | None:
-        usable = column.comparable and column.type not in ("binary", "float", "double")
-        return _bytewise(column) if usable else None
+        return None if column.type in ("binary", "float", "double") else _bytewise(column)
 
     def order_sql(self, column: RemoteColumn, order: Order) -> str | None:
         text = self.ordered_sql(column)

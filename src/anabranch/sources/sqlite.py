@@ -75,9 +75,6 @@ class SqliteTable(FileTable):
             column, type=type, outside=kind, comparable=_comparable(type, kind)
         )  # fmt: skip
 
-    def as_text(self, column: RemoteColumn) -> str:
-        return column.read
-
     def value(self, value: Any, field: Field) -> Any:
         return value_of(value, field.type)
 
