@@ -16,6 +16,7 @@ import pytest
 from anabranch.errors import SourceError
 from anabranch.sources.duckdb_table import DuckDbTable
 from anabranch.sources.lookup import Comparison
+from anabranch.sources.wanted import All, Not, Order, Test, Wanted
 from anabranch.types import Field
 
 
@@ -75,6 +76,19 @@ def test_what_cannot_be_read_is_told(path: str, tmp_path: Path) -> None:
     refused("disabled by configuration", table="elsewhere")
     (tmp_path / "text.duckdb").write_text("hello")
     refused("not a valid DuckDB", path=str(tmp_path / "text.duckdb"))
+
+
+def test_long_lists_are_one_value(path: str) -> None:
+    table = DuckDbTable({"path": path, "table": "t"})
+    for column, values in (
+        ("id", range(2, 4000)),
+        ("d", [Decimal(n) for n in range(3, 400)]),
+        ('na"me', map(str, range(200))),
+    ):
+        condition = All((Not(Test(column, "IN", tuple(values))), Test(column, "IS NOT NULL")))
+        assert len(table.question(Wanted(("id",), condition))[1]) == 1
+        found = table.read(Wanted(("id",), condition, (Order("id", False, False),), 9)).to_pylist()
+        assert [row["id"] for row in found] == {"id": [1], "d": [1, None]}.get(column, [1, 2])
 
 
 SIGNS: dict[str, Callable[[Any, Any], bool]] = {

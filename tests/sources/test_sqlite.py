@@ -86,6 +86,22 @@ def test_a_column_that_is_certain_is_asked_as_it_is(file: DatabaseFile) -> None:
         assert order is None or "typed" in order
 
 
+def test_long_lists_are_said_by_their_ends_or_left_to_spark(file: DatabaseFile) -> None:
+    file.run("CREATE TABLE t (id INTEGER PRIMARY KEY, n INT)")
+    file.insert("t", [(n, n) for n in range(2000)])
+    found = table(file, "t")
+
+    def said(column: str, count: int) -> str:
+        return found.question(Wanted(("n",), Test(column, "IN", tuple(range(count)))))[0].partition("WHERE ")[2]
+
+    assert said("n", 3) == " OR ".join(["t.`n` BETWEEN ? AND ?"] * 3).join("()")
+    assert said("n", 500) == "(t.`n` >= ?) AND (t.`n` <= ?)"
+    assert said("id", 500).count("?") == 500 and said("id", 1000) == ""
+    for count in (500, 1000):
+        one = Wanted(("n",), Test("n", "IN", tuple(range(count))), (Order("n", True, True),), 1)
+        assert found.read(one).to_pylist()[:1] == [{"n": count - 1 if count == 500 else 0}]
+
+
 def test_days_and_truths_are_found_by_key_however_they_are_written(file: DatabaseFile) -> None:
     file.run("CREATE TABLE t (d DATE, b BOOLEAN)", "INSERT INTO t VALUES ('2026-01-02 10:00', 2), ('2026-01-03', 0)")
     found = table(file, "t")

@@ -35,6 +35,8 @@ _TYPES = {
     "TIMESTAMP_NS": "timestamp", ZONED: "timestamp",
 }  # fmt: skip
 
+#: Longer lists are one value.
+MOST_MARKS = 100
 #: What a key has to be for its comparison with a column to be said; any row may be found for others.
 _SIGNS = ("=", "<", "<=", ">", ">=")
 _VALUES: dict[str, type] = {
@@ -47,7 +49,7 @@ class DuckDbTable(FileTable):
 
     kind = "duckdb"
     quote = '"'
-    most_parameters = 10_000
+    most_parameters = 900  # nor does an expression of more than 1,000 levels fit into a statement
 
     @property
     def schema(self) -> str:
@@ -107,6 +109,8 @@ class DuckDbTable(FileTable):
         read = _bytewise(column)
         if test.sign == "IS TRUE":
             return read, []
+        if len(test.values) > MOST_MARKS:
+            return self.among([column], [(value,) for value in test.values])
         marks = ", ".join([self.mark(column)] * len(test.values))
         values = [self.parameter(column, value) for value in test.values]
         if test.sign == "STARTS WITH":
@@ -125,7 +129,7 @@ class DuckDbTable(FileTable):
     def among(self, columns: Sequence[RemoteColumn], keys: Sequence[Row]) -> Sql:
         """A list of keys is one value a column, which is made quicker than one a key."""
         lists = [f"unnest(CAST(? AS {_key_type(column)}[]))" for column in columns]
-        values = [[key[at] for key in keys] for at in range(len(columns))]
+        values = [[self.parameter(column, key[at]) for key in keys] for at, column in enumerate(columns)]
         return f"({', '.join(map(_bytewise, columns))}) IN (SELECT {', '.join(lists)})", values
 
     def search_sql(self, comparisons: Sequence[tuple[RemoteColumn, str]], keys: Sequence[tuple[int, Row]]) -> Sql:

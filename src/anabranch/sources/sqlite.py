@@ -222,7 +222,8 @@ class SqliteTable(FileTable):
             done = "ask again when whoever writes to it is done"
             raise Unreachable(self.error_text(error), hint=done if "locked" in str(error) else None) from error
         except sqlite3.Error as error:
-            raise SourceError(self.error_text(error)) from error
+            other = "name a file that SQLite wrote" if "not a database" in str(error) else None
+            raise SourceError(self.error_text(error), hint=other) from error
 
 
 def _rows(cursor: Cursor, text: str, values: Any = ()) -> list[Row]:
