@@ -37,6 +37,8 @@ BATCH_ROWS = 10_000
 #: Rows that are asked for at once where it is not known how many there are.
 FEW_ROWS = 20_000
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
+#: Values that are read as they come, whatever the database.
+_UNCHANGED = {**dict.fromkeys(INTEGERS, int), "string": str, "double": float, "binary": bytes}
 #: Texts that are numbers, and those that begin with a day.
 _NUMBER = re.compile(r"[ \t\n\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\f\r]*")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -88,7 +90,9 @@ class RowsAsArrow(ABC):
         arrays = []
         for index, field in enumerate(fields):
             try:
-                values = [self.value(row[index], field) for row in rows]
+                values = [row[index] for row in rows]
+                if not {_UNCHANGED.get(field.type), type(None)}.issuperset(map(type, values)):
+                    values = [self.value(each, field) for each in values]
                 arrays.append(pa.array(values, type=schema.field(index).type))
             except (ValueError, TypeError, InvalidOperation, OverflowError, pa.ArrowException) as error:
                 raise self.wrong_value(field, error) from error
