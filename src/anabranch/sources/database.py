@@ -402,6 +402,17 @@ class DatabaseTable(RowsAsArrow, ABC):
         return WrongOption("table", f"{self.place} has no table {self.called}", hint=hint)
 
 
+def order_with_least_nulls(column: str, value: str, order: Order) -> str:
+    """ORDER BY where NULL is less than all: it needs a word only where Spark has it elsewhere.
+
+    >>> [order_with_least_nulls("c", "c", Order("c", True, nulls_first)) for nulls_first in (False, True)]
+    ['c DESC', 'c IS NULL DESC, c DESC']
+    """
+    as_it_is = order.descending != order.nulls_first
+    nulls = "" if as_it_is else f"{column} IS NULL {'DESC' if order.nulls_first else 'ASC'}, "
+    return f"{nulls}{value} {'DESC' if order.descending else 'ASC'}"
+
+
 def check_relation(options: Mapping[str, Any]) -> None:
     """Raise unless the options name a table or a query, and one of the two."""
     if ("table" in options) == ("query" in options):

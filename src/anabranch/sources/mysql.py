@@ -22,6 +22,7 @@ from anabranch.sources.database import (
     Sql,
     decimal_type,
     name_parts,
+    order_with_least_nulls,
 )
 from anabranch.sources.database_server import IS_IT_THERE, ServerTable, port_option
 from anabranch.sources.keyed import database_kind
@@ -183,10 +184,7 @@ class MysqlTable(ServerTable):
     def order_sql(self, column: RemoteColumn, order: Order) -> str | None:
         if not column.comparable or column.type in ("binary", "float", "double", "string"):
             return None
-        direction = "DESC" if order.descending else "ASC"
-        first = order.descending != order.nulls_first  # as it is without a word: NULL is less than all
-        nulls = "" if first else f"{column.read} IS NULL {'DESC' if order.nulls_first else 'ASC'}, "
-        return f"{nulls}{column.read} {direction}"
+        return order_with_least_nulls(column.read, column.read, order)
 
     def search_sql(self, comparisons: Sequence[tuple[RemoteColumn, str]], keys: Sequence[tuple[int, Row]]) -> Sql:
         tests, marks = [], ["%s AS k0"]

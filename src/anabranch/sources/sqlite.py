@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import SourceError
-from anabranch.sources.database import INTEGERS, Cursor, RemoteColumn, Row, Sql, value_of
+from anabranch.sources.database import INTEGERS, Cursor, RemoteColumn, Row, Sql, order_with_least_nulls, value_of
 from anabranch.sources.database_file import FileTable, file_kind
 from anabranch.sources.lookup import Unreachable
 from anabranch.sources.sqlite_conditions import NUMBERS, Condition, affinity, behind, condition
@@ -167,11 +167,7 @@ class SqliteTable(FileTable):
 
     def order_sql(self, column: RemoteColumn, order: Order) -> str | None:
         text = self.ordered_sql(column)
-        if text is None:
-            return None
-        plain = order.descending != order.nulls_first  # as it is without a word: NULL is less than all
-        nulls = "" if plain else f"{column.read} IS NULL {'DESC' if order.nulls_first else 'ASC'}, "
-        return f"{nulls}{text} {'DESC' if order.descending else 'ASC'}"
+        return None if text is None else order_with_least_nulls(column.read, text, order)
 
     def search_sql(self, comparisons: Sequence[tuple[RemoteColumn, str]], keys: Sequence[tuple[int, Row]]) -> Sql:
         """The keys come first: for each of them an index of the table is of use."""
