@@ -4,16 +4,22 @@ would compute of the rows, or the error that reading them is."""
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from datetime import date
+from decimal import InvalidOperation
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from anabranch.errors import SqlError
+from anabranch.errors import SourceError, SqlError
+from anabranch.sources.database import value_of
 from anabranch.sources.lookup import Comparison
 from anabranch.sources.sqlite import SqliteTable
+from anabranch.sources.sqlite_exact import compared, exact_sql
 from anabranch.sources.wanted import Order, Test, Wanted
 from anabranch.testing import Harness
+from anabranch.types import Field
 from sources.database_files import DatabaseFile
 
 
@@ -24,6 +30,53 @@ def file(tmp_path: Path) -> DatabaseFile:
 
 def table(file: DatabaseFile, name: str) -> SqliteTable:
     return SqliteTable(file.options(table=name))
+
+
+STORED: list[Any] = [
+    None, 0, 1, -1, 2, 127, 128, -129, 2**31, 2**40, 2**63 - 1, -(2**63), 0.0, 0.5, -2.5, 1e15, 1e300, 9e999, -9e999,
+    0.1, 2.675, 99.995, 9.5, 1e-7, "", " ", "1", " 12 ", "+5", "5.", "1e2", "0x10", "12abc", "true", "1_000", "1" * 30,
+    "2.675", "abc", "a\0b", "ä", "😀", "\ufffd", "2026-01-02", "2026-01-02 10:00", "2026-02-31", "2026-1-2",
+    "0000-01-01", "0001-01-01", "9999-12-31", "10000-01-01", "2026-01-02x", "2026-01-02 03:04:05",
+    "2026-01-02T03:04:05", "2026-01-02 24:00:00", "2026-01-02 03:04:60", "2026-02-30 03:04:05",
+    "0000-01-01 00:00:00", "0001-01-01 00:00:00",
+    "2026-01-02 03:04:05Z", "2026-01-02 03:04:05.123456", "2026-01-02 03:04:05+05:30", "9999-12-31 23:59:59", "now",
+    "12:00", "2461041.5", "nan", "inf", "-0.0", b"", b"1", b"a", b"\xff\xfe", b"2026-01-02",
+]  # fmt: skip
+TYPES = [
+    "tinyint",
+    "int",
+    "bigint",
+    "boolean",
+    "string",
+    "date",
+    "timestamp",
+    "double",
+    "decimal(4,2)",
+    "decimal(18,6)",
+]
+
+
+@pytest.mark.parametrize("declared", ["INTEGER", "TEXT COLLATE NOCASE", "", "REAL", "DATE COLLATE RTRIM"])
+def test_a_value_is_to_sqlite_what_it_is_read_as(tmp_path: Path, declared: str) -> None:
+    path = str(tmp_path / "stored.db")
+    with sqlite3.connect(path) as database:
+        database.execute(f"CREATE TABLE t (id INTEGER PRIMARY KEY, x {declared})")
+        database.executemany("INSERT INTO t (x) VALUES (?)", [(value,) for value in STORED])
+        for text in ("61ff", "6100ff", "80"):
+            database.execute(f"INSERT INTO t (x) VALUES (CAST(x'{text}' AS TEXT))")
+
+    def found(work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except (SourceError, ValueError, OverflowError, InvalidOperation):
+            return "an error"
+
+    for type in TYPES:
+        table = SqliteTable({"path": path, "table": "t"}, (Field("id", "bigint"), Field("x", type)))
+        text = exact_sql("t.x", "x", type)
+        for id, raw in table.rows("SELECT id, x FROM t"):
+            own = found(lambda: table.rows(f"SELECT {text} FROM t WHERE id = ?", (id,))[0][0])  # noqa: B023
+            assert own == found(lambda: compared(value_of(raw, type), type)), (type, raw)  # noqa: B023
 
 
 @pytest.mark.spark

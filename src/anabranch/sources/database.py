@@ -484,7 +484,10 @@ def value_of(value: Any, type: str) -> Any:
 def _moment(value: Any) -> datetime:
     """A time: a text in UTC unless it says otherwise, or seconds since 1970."""
     if isinstance(value, int | float):
-        return datetime.fromtimestamp(value, timezone.utc)
+        try:
+            return datetime.fromtimestamp(value, timezone.utc)
+        except OSError as error:  # of some numbers that are too large
+            raise ValueError(f"{value} is no time in seconds") from error
     found = value if isinstance(value, datetime) else datetime.fromisoformat(_day(value).replace("Z", "+00:00"))
     return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
 
