@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import operator
+import random
+from collections.abc import Callable
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 from anabranch.errors import SourceError
 from anabranch.sources.duckdb_table import DuckDbTable
+from anabranch.sources.lookup import Comparison
+from anabranch.sources.wanted import All, Not, Order, Test, Wanted
 from anabranch.types import Field
 
 
@@ -70,3 +76,68 @@ def test_what_cannot_be_read_is_told(path: str, tmp_path: Path) -> None:
     refused("disabled by configuration", table="elsewhere")
     (tmp_path / "text.duckdb").write_text("hello")
     refused("not a valid DuckDB", path=str(tmp_path / "text.duckdb"))
+
+
+def test_long_lists_are_one_value(path: str) -> None:
+    table = DuckDbTable({"path": path, "table": "t"})
+    for column, values in (
+        ("id", range(2, 4000)),
+        ("d", [Decimal(n) for n in range(3, 400)]),
+        ('na"me', map(str, range(200))),
+    ):
+        condition = All((Not(Test(column, "IN", tuple(values))), Test(column, "IS NOT NULL")))
+        assert len(table.question(Wanted(("id",), condition))[1]) == 1
+        found = table.read(Wanted(("id",), condition, (Order("id", False, False),), 9)).to_pylist()
+        assert [row["id"] for row in found] == {"id": [1], "d": [1, None]}.get(column, [1, 2])
+
+
+SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def test_comparisons_miss_nothing_that_python_finds(tmp_path: Path) -> None:
+    path = str(tmp_path / "compared.duckdb")
+    utc = timezone.utc
+    rows: list[tuple[Any, ...]] = [
+        (1, 7, "ann", 1.5, Decimal("1.50"), date(2026, 1, 1), datetime(2026, 1, 1, tzinfo=utc)),
+        (2, -(2**31), "Ann", -0.0, Decimal("-2.00"), date(1, 1, 1), datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=utc)),
+        (3, 0, "a\0", float("inf"), Decimal("1.51"), date(9999, 12, 31), datetime(1999, 12, 31, tzinfo=utc)),
+        (4, None, "ä", None, None, None, None), (5, 2**31 - 1, None, 0.0, Decimal(0), None, None),
+    ]  # fmt: skip
+    with duckdb.connect(path) as database:
+        database.execute(
+            "CREATE TABLE t (id INTEGER, n INTEGER, name VARCHAR COLLATE NOCASE, r DOUBLE, d DECIMAL(9,2), day DATE,"
+            " ts TIMESTAMP)"
+        )
+        for row in rows:
+            plain = [each.replace(tzinfo=None) if isinstance(each, datetime) else each for each in row]
+            database.execute("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?)", plain)
+    table = DuckDbTable({"path": path, "table": "t"})
+    assert table.fetch(("id",), ("n", "name"), [(7, "ann"), (7, "Ann"), (2**40, "ann")]).to_pylist() == [{"id": 1}]
+    names = [field.name for field in table.fields()]
+    chance = random.Random(1)
+    values: list[list[Any]] = [
+        [1], [7, 2**40, Decimal("6.5"), 6.5], ["ann", "ANN", "a\0", "", "ä"], [0.0, 1.5, 1], [Decimal("1.505"), 1],
+        [date(2026, 1, 1), date.max], [datetime(2026, 1, 1, tzinfo=utc), datetime.max.replace(tzinfo=utc)],
+    ]  # fmt: skip
+    for _ in range(100):
+        used = chance.sample(range(7), chance.randint(1, 2))
+        signs = [chance.choice(list(SIGNS)) for _ in used]
+        kinds = [type(chance.choice(values[index])) for index in used]  # a key has one type for all rows
+        keys = [
+            tuple(chance.choice([v for v in values[i] if type(v) is k]) for i, k in zip(used, kinds, strict=True))
+            for _ in "ab"
+        ]
+        found, places = table.search(
+            ("id",), tuple(Comparison(names[i], s) for i, s in zip(used, signs, strict=True)), keys
+        )
+        got = set(zip(found.column("id").to_pylist(), places, strict=True))
+        for place, key in enumerate(keys):
+            for row in rows:
+                own = [row[index] for index in used]
+                if all(v is not None and SIGNS[s](v, k) for v, s, k in zip(own, signs, key, strict=True)):
+                    assert (row[0], place) in got, (used, signs, key, row)
+    for sign, value in (("LIKE", "an_"), ("LIKED BY", "x")):
+        found, _ = table.search(("id",), (Comparison("name", sign),), [(value,)])
+        assert set(found.column("id").to_pylist()) == {1, 2, 3, 4}

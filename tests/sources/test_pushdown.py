@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
 from collections import Counter
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.engine import remote
-from anabranch.sources import database
+from anabranch.sources import database, database_server
 from anabranch.sources.lookup import open_source
 from anabranch.testing import Harness
 from seeds import soaked
+from sources.database_files import DatabaseFile
 from sources.mysql_server import MysqlServer
 from sources.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.spark
-Server = PostgresServer | MysqlServer
+Server = PostgresServer | MysqlServer | DatabaseFile
 TYPES = {
     # In names the order is that of a language, and nicknames are equal that differ in case or accents.
     "postgres": 'id int primary key, big bigint, name text COLLATE "de-x-icu", nick varchar(9) COLLATE blind,'
@@ -32,6 +35,12 @@ TYPES = {
     "mysql": "id int primary key, big bigint, name varchar(40) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci,"
     " nick varchar(9) CHARACTER SET latin1, amount decimal(12,3), ratio double, day date, at timestamp(6) NULL,"
     " plain datetime(6), ok tinyint, code char(3), small decimal(5,2), wide decimal(38,6)",
+    "sqlite": "id INTEGER PRIMARY KEY, big BIGINT, name TEXT COLLATE NOCASE, nick VARCHAR(9) COLLATE RTRIM,"
+    " amount DECIMAL(12,3), ratio DOUBLE, day DATE, at TIMESTAMP, plain DATETIME, ok BOOLEAN, code CHAR(3),"
+    " small NUMERIC(5,2), wide DECIMAL(38,6)",
+    "duckdb": "id INTEGER PRIMARY KEY, big BIGINT, name VARCHAR COLLATE NOCASE, nick VARCHAR COLLATE NOACCENT,"
+    ' amount DECIMAL(12,3), ratio DOUBLE, day DATE, "at" TIMESTAMPTZ, plain TIMESTAMP, ok BOOLEAN, code VARCHAR,'
+    " small DECIMAL(5,2), wide DECIMAL(38,6)",
 }
 NAMES = ["", "a", "A", "a ", "b", "ä", "Ä", "z", "aa", "a_b", "a%b", "o'hara", "back\\slash", "ß", "ss", "😀", None]
 NUMBERS = [None, 0, 1, -1, 5, 2**31, -(2**53) - 1, 2**62]
@@ -57,6 +66,27 @@ def rows(chance: random.Random, count: int) -> list[tuple[Any, ...]]:
     ]  # fmt: skip
 
 
+def kept(chance: random.Random, row: tuple[Any, ...]) -> list[Any]:
+    """The values of a row as somebody may have put them into SQLite."""
+    return [value if value is None else chance.choice(_spellings(value)) for value in row]
+
+
+def _spellings(value: Any) -> list[Any]:
+    if isinstance(value, bool):
+        return [value, 2 * value, float(value)]
+    if isinstance(value, datetime):
+        away = value.replace(tzinfo=timezone.utc).astimezone(timezone(timedelta(hours=5, minutes=30)))
+        seconds = value.replace(tzinfo=timezone.utc).timestamp()
+        return [str(value), value.isoformat() + "Z", away.isoformat(), seconds if value.microsecond else int(seconds)]
+    if isinstance(value, date):
+        return [str(value), str(value), f"{value} 23:59:59", f"{value}T00:00:00+05:00"]
+    if isinstance(value, str):
+        return [value, value, value.encode()]
+    if isinstance(value, Decimal):
+        return [str(value), float(value), f" {value}"]
+    return [value, f"{value}", f" {value} "]
+
+
 def literal(value: Any) -> str:
     if value is None:
         return "NULL"
@@ -66,7 +96,9 @@ def literal(value: Any) -> str:
         return f"TIMESTAMP '{value}'"
     if isinstance(value, date):
         return f"DATE '{value}'"
-    return f"{value}D" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value}D" if math.isfinite(value) else f"double('{value}')"
+    return str(value)
 
 
 def predicate(chance: random.Random, ok: str, depth: int = 2) -> str:
@@ -76,10 +108,11 @@ def predicate(chance: random.Random, ok: str, depth: int = 2) -> str:
         one, other = predicate(chance, ok, depth - 1), predicate(chance, ok, depth - 1)
         return pick([f"({one} AND {other})", f"({one} OR {other})", f"NOT ({one})", f"({one} AND {other})"])
     values: dict[str, list[Any]] = {
-        "id": [1, 3, 2.5, None, 10**12], "big": NUMBERS, "name": NAMES, "nick": ["x", "X", "é", "E", "中"],
+        "id": [1, 3, 2.5, None, 10**12], "big": NUMBERS, "name": [*NAMES, "a\ufffd"],
+        "nick": ["x", "X", "é", "E", "中"],
         "amount": [*DECIMALS, 1, 1.5, Decimal("1.5001"), 10**12], "wide": [*WIDE, 1, Decimal("0.0000011")],
         "small": [Decimal("1.05"), Decimal("1.050"), Decimal("1.051"), 1000, 1],
-        "ratio": [*RATIOS, 1], "day": [*DAYS, datetime(2026, 1, 1, 12)],
+        "ratio": [*RATIOS, 1, math.nan, -math.inf], "day": [*DAYS, datetime(2026, 1, 1, 12)],
         "at": [*TIMES, date(2026, 1, 1)], "plain": TIMES, "code": ["c", "cd", "cd ", "c  "],
         "CAST(at AS DATE)": [date(2026, 3, 8), date(2025, 12, 31)], "hour(at)": [2, 5, 23], "hour(plain)": [2, 7],
     }  # fmt: skip
@@ -142,9 +175,31 @@ ELSEWHERE = {
 }
 
 
-@pytest.fixture(params=["postgres", "mysql"])
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    found = cast(Server, request.getfixturevalue(request.param))
+#: Texts of SQLite that are no UTF-8, and what DuckDB has besides.
+MORE = {
+    "sqlite": [
+        *(f"UPDATE things SET name = CAST(x'{text}' AS TEXT) WHERE id = {50 + n}"
+          for n, text in enumerate(["61ff", "80", "6100ff", "c3", "610062"])),
+        "UPDATE things SET ratio = 9e999 WHERE id = 7", "UPDATE things SET ratio = -9e999 WHERE id = 8",
+    ],
+    "duckdb": [
+        f"UPDATE things SET ratio = '{ratio}' WHERE id = {50 + n}" for n, ratio in enumerate(["nan", "inf", "-inf"])
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(params=["postgres", "mysql", "sqlite", "duckdb"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    if request.param not in ELSEWHERE:
+        file = DatabaseFile(request.param, tmp_path / "things.db")
+        file.run(f"CREATE TABLE things ({TYPES[file.kind]})")
+        chance = random.Random(7)
+        made = rows(chance, 60)
+        file.insert("things", [kept(chance, each) for each in made] if file.kind == "sqlite" else made)
+        file.run(*MORE[file.kind])
+        yield file
+        return
+    found = cast(PostgresServer | MysqlServer, request.getfixturevalue(request.param))
     away, back = ELSEWHERE[request.param]
     found.run(away)
     os.environ["TZ"] = "Asia/Kolkata"  # and so are we
@@ -163,13 +218,19 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     time.tzset()
 
 
+def kind_of(server: Server) -> str:
+    if isinstance(server, DatabaseFile):
+        return server.kind
+    return "postgres" if isinstance(server, PostgresServer) else "mysql"
+
+
 def compare(home: Harness, server: Server, spark: SparkSession, seed: int, count: int) -> None:
     """Against Spark over all rows: conditions, then aggregates and joins."""
     chance = random.Random(seed)
-    postgres = isinstance(server, PostgresServer)
-    whole = open_source("postgres" if postgres else "mysql", server.options(table="things")).read()
+    whole = open_source(kind_of(server), server.options(table="things")).read()
+    ok = "ok = 1" if isinstance(server, MysqlServer) else "ok"
     spark.createDataFrame(whole).createOrReplaceTempView("all_things")
-    conditions = [predicate(chance, "ok" if postgres else "ok = 1") for _ in range(count)]
+    conditions = [predicate(chance, ok) for _ in range(count)]
 
     def asked(of: str) -> str:
         parts = (f"SELECT {n} AS q, id, name, big FROM {of} WHERE {each}" for n, each in enumerate(conditions))
@@ -187,10 +248,12 @@ def compare(home: Harness, server: Server, spark: SparkSession, seed: int, count
         result = home.session.sql(query.format(server.source(table="things")))
         near += result._frame is None
         expected_rows = spark.sql(query.format("all_things")).toArrow()
-        assert result.toArrow().to_pylist() == expected_rows.to_pylist(), condition
+        assert str(result.toArrow().to_pylist()) == str(expected_rows.to_pylist()), condition
         assert result.types == [f.dataType.simpleString() for f in spark.sql(query.format("all_things")).schema]
     assert near >= len(plain)
-    queries = [aggregate(chance, "ok" if postgres else "ok = 1") for _ in range(min(count, 25))]
+    joined = "{t} x LEFT JOIN {t} y ON x.id = y.big GROUP BY x.big"
+    queries = [aggregate(chance, ok) for _ in range(min(count, 25))]
+    queries.append(f"SELECT {texts(['x.big', 'count(*)', 'sum(y.id)'])} FROM {joined}")
 
     def all_of(table: str) -> str:
         return " UNION ALL ".join(
@@ -274,12 +337,50 @@ ASKED = {
 }  # fmt: skip
 
 
+#: The same of SQLite and DuckDB.
+ASKED_OF_FILES = {
+    "SELECT id FROM {t} WHERE id > 5 AND name = 'a' AND length(name) > 0": (
+        "(t.`id` > ?) AND ((t.`name` COLLATE BINARY = ? OR t.`name` >= x'')) with 5, 'a'",
+        """(t."id" > CAST(? AS INTEGER)) AND (t."name" COLLATE "binary" = CAST(? AS VARCHAR)) with 5, 'a'""",
+    ),
+    "SELECT name FROM {t} WHERE NOT (day <= DATE '2026-01-01') OR amount = 1.5": (
+        "SELECT t.`name`, t.`amount`, t.`day` FROM main.`things` AS t WHERE (t.`day` COLLATE BINARY >= ?) OR"
+        " (t.`amount` BETWEEN ? AND ?) with '2026-01-02', 1.498",
+        """(t."day" > CAST(? AS DATE)) OR (t."amount" = CAST(? AS DECIMAL(12,3))) with 2026-01-01, '1.500'""",
+    ),
+    "SELECT id, big FROM {t} WHERE id < 9 ORDER BY big DESC NULLS FIRST, id LIMIT 3": (
+        "(t.`id` < ?) ORDER BY t.`big` IS NULL DESC, typed(t.`big`) DESC, t.`id` ASC LIMIT 3 with 9",
+        """(t."id" < CAST(? AS INTEGER)) ORDER BY t."big" DESC NULLS FIRST, t."id" ASC NULLS FIRST LIMIT 3 with 9""",
+    ),
+    "SELECT name FROM {t} ORDER BY name LIMIT 2 OFFSET 1": (
+        "ORDER BY typed(t.`name`) ASC LIMIT 3", """ORDER BY t."name" COLLATE "binary" ASC NULLS FIRST LIMIT 3""",
+    ),
+    "SELECT name AS n, round(avg(amount), 1) + 1, max(day) FROM {t} WHERE id > 5 GROUP BY name HAVING count(*) > 1": (
+        "SELECT typed(t.`name`), sum((typed(t.`amount`)) >> 32), sum((typed(t.`amount`)) & 4294967295),"
+        " count(t.`amount`), max(typed(t.`day`)), count(*) FROM main.`things` AS t WHERE (t.`id` IS NOT NULL) AND"
+        " (t.`id` > ?) GROUP BY typed(t.`name`) with 5",
+        """SELECT t."name" COLLATE "binary", sum(t."amount"), count(t."amount"), max(t."day"), count(*) FROM"""
+        """ "main"."things" AS t WHERE (t."id" IS NOT NULL) AND (t."id" > CAST(? AS INTEGER)) GROUP BY"""
+        """ t."name" COLLATE "binary" with 5""",
+    ),
+    "SELECT sum(ratio), avg(big), count(*) FROM {t} WHERE abs(ratio) < 9": (
+        "SELECT t.`big`, t.`ratio` FROM main.`things` AS t", """SELECT t."big", t."ratio" FROM "main"."things" AS t""",
+    ),
+    "SELECT a.id, b.name, r.id AS r FROM {t} a JOIN {t} b ON a.big = b.big JOIN range(9) r ON r.id = a.id": (
+        "(t1.`big` = t2.`big` AND typed(t1.`big`) = typed(t2.`big`))", """(t1."big" = t2."big")""",
+    ),
+    "SELECT a.id, b.id AS other FROM {t} a JOIN {t} b ON a.name = b.name": (  # SQLite would try each with each
+        "SELECT t.`id`, t.`name` FROM", """(t1."name" COLLATE "binary" = t2."name" COLLATE "binary")""",
+    ),
+}  # fmt: skip
+
+
 def test_explain_shows_what_the_database_is_asked(home: Harness, server: Server) -> None:
-    own = int(isinstance(server, MysqlServer))
+    own = int(isinstance(server, MysqlServer) or kind_of(server) == "duckdb")
     source = server.source(table="things")
     home.sql(f"CREATE TABLE all_of_it FROM {server.source(table='things', lookup='always')}")
     home.sql(f"CREATE TABLE loaded FROM {server.source(table='things', lookup='never')}")
-    for query, expected in ASKED.items():
+    for query, expected in (ASKED_OF_FILES if isinstance(server, DatabaseFile) else ASKED).items():
         told = "\n".join(row[0] for row in home.query("EXPLAIN " + query.format(t=source)))
         assert expected[own] in told, (query, told)
         limited = " LIMIT " in query and "ORDER" not in query  # which rows are shown is anybody's choice
@@ -289,9 +390,9 @@ def test_explain_shows_what_the_database_is_asked(home: Harness, server: Server)
 
 
 def test_a_large_table_is_read_by_tasks(home: Harness, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (remote, database):
+    for module in (remote, database, database_server):
         monkeypatch.setattr(module, "LARGE_ROWS", 20)
-    monkeypatch.setattr(database, "PIECE_ROWS", 10)
+    monkeypatch.setattr(database_server, "PIECE_ROWS", 10)
     monkeypatch.setattr(database, "FEW_ROWS", 5)
     found = home.query(f"SELECT * FROM {server.source(table='things')}")
     assert sorted(row[0] for row in found) == list(range(60))

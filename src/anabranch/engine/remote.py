@@ -21,7 +21,7 @@ from anabranch.plan.bind import Bound, Reference
 from anabranch.plan.database_aggregates import Replaced, replaced
 from anabranch.plan.definitions import Table
 from anabranch.sources.computing import Computing
-from anabranch.sources.database import DatabaseTable, read_pieces, shown
+from anabranch.sources.database import DatabaseTable
 from anabranch.sources.lookup import LARGE_ROWS, LookupSource, ReadByTasks, open_source
 from anabranch.sources.wanted import EVERYTHING, Computed, Wanted
 from anabranch.sql.lexer import quote_name
@@ -88,8 +88,10 @@ class RemoteQuery:
 
     def shown(self) -> list[str]:
         """For people."""
-        queries = [(each.source.place, shown(each.query)) for _, each in self.parts]
-        queries += [(self.given[each].place, self.given[each].shown(wanted)) for each, wanted in self.wanted.items()]
+        queries = [(each.source.place, each.source.shown(each.query)) for _, each in self.parts]
+        for each, wanted in self.wanted.items():
+            source = self.given[each]
+            queries.append((source.place, source.shown(source.question(wanted))))
         return [f"asks {place}: {text}" for place, text in queries]
 
     def frame(self, core: Core) -> DataFrame:
@@ -158,7 +160,7 @@ def frame(core: Core, source: LookupSource, wanted: Wanted = EVERYTHING, found: 
         return core.spark.createDataFrame(source.read())
     rows = source.count(wanted) if found is None else found.num_rows
     if rows > LARGE_ROWS:
-        read = _by_tasks(core, source, wanted, rows)
+        read = _by_files(core, source, wanted, rows)
     else:
         read = core.spark.createDataFrame(source.read(wanted) if found is None else found)
     if wanted.columns is None:
@@ -173,12 +175,11 @@ def frame(core: Core, source: LookupSource, wanted: Wanted = EVERYTHING, found: 
     )
 
 
-def _by_tasks(core: Core, source: DatabaseTable, wanted: Wanted, rows: int) -> DataFrame:
-    """The rows as tasks have read them, into files: a plan may read a table twice, and has to find the same."""
+def _by_files(core: Core, source: DatabaseTable, wanted: Wanted, rows: int) -> DataFrame:
+    """The rows by way of files: a plan may read a table twice, and has to find the same."""
     columns = source.wanted_columns(wanted)
     fields = [field for name in columns for field in source.fields() if field.name == name]
-    paths = read_pieces(core.spark, source, source.pieces(wanted, rows), columns, core.scratch())
-    return core.frames.parquet(paths, fields)
+    return core.frames.parquet(source.into_files(core.spark, wanted, rows, core.scratch()), fields)
 
 
 def _rows(core: Core, computing: Computing) -> DataFrame:

@@ -22,7 +22,8 @@ from anabranch.ledger.crash import reach
 from anabranch.sinks.base import CHANGE_COLUMNS, Owner, with_version
 from anabranch.sinks.kinds import SinkKind
 from anabranch.sources import mysql, postgres
-from anabranch.sources.database import SERVER_OPTIONS, name_parts
+from anabranch.sources.database import name_parts
+from anabranch.sources.database_server import SERVER_OPTIONS
 from anabranch.sources.registry import Option
 from anabranch.types import Field
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from anabranch.sources.base import Stretch
-from anabranch.sources.database import BATCH_ROWS, Cursor, DatabaseTable, Row
+from anabranch.sources.database import BATCH_ROWS, Cursor, Row
+from anabranch.sources.database_server import ServerTable
 from anabranch.sources.lookup import arrow_schema
 from anabranch.sources.once import ReadOnce
 from anabranch.sources.registry import Opening
@@ -24,7 +25,7 @@ MOST_CHANGES = 100_000
 class TableChanges(ReadOnce):
     """The changes of one table of a database."""
 
-    def __init__(self, opening: Opening, make: type[DatabaseTable], options: dict[str, Any]) -> None:
+    def __init__(self, opening: Opening, make: type[ServerTable], options: dict[str, Any]) -> None:
         super().__init__(opening)
         own = None if opening.fields is None else tuple(f for f in opening.fields if f.name != self.count)
         self.table = make(options, own)

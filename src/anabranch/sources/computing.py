@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
-from anabranch.sources.database import BATCH_ROWS, INTEGERS, READING_OPTIONS, DatabaseTable, RemoteColumn, Row, Sql
+from anabranch.sources.database import BATCH_ROWS, INTEGERS, DatabaseTable, RemoteColumn, Row, Sql
 from anabranch.sources.lookup import arrow_schema
 from anabranch.sources.wanted import Call, Computed, Place
 from anabranch.types import Field
@@ -50,7 +51,7 @@ class Computing:
     @classmethod
     def of(cls, computed: Computed, sources: Mapping[int, DatabaseTable]) -> Computing | None:
         given = [sources[part.reference] for part in computed.parts]
-        if len({(type(source), *sorted(_server(source).items())) for source in given}) > 1:
+        if len({source.database for source in given}) > 1:
             return None
         tables = given if len(given) == 1 else [each.called_by(f"t{n}") for n, each in enumerate(given, 1)]
         columns = [_column(tables, f"c{n}", each, computed) for n, each in enumerate(computed.columns)]
@@ -84,18 +85,12 @@ class Computing:
                 arrays.append(pa.array(values, type=schema.field(index).type))
             except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
                 raise SourceError(
-                    f"{self.source.place}: {column.sql[0].replace('%%', '%')} does not fit into"
+                    f"{self.source.place}: {self.source.plain(column.sql[0])} does not fit into"
                     f" {column.field.type.upper()}: {error}",
                     hint="cast the column to a wider type, as in sum(CAST(n AS DECIMAL(38,0)))",
                 ) from error
             at += width
         return pa.Table.from_arrays(arrays, schema=schema) if arrays else pa.table({})
-
-
-def _server(source: DatabaseTable) -> dict[str, str]:
-    """What has to be the same for tables to be in one database."""
-    own = {option.name for option in READING_OPTIONS}
-    return {name: repr(value) for name, value in source.options.items() if name not in own}
 
 
 def _tables(computed: Computed, tables: Sequence[DatabaseTable]) -> Sql | None:
@@ -105,10 +100,10 @@ def _tables(computed: Computed, tables: Sequence[DatabaseTable]) -> Sql | None:
         tests = []
         for comparison in part.on:
             ends = [tables[place.table].columns()[place.column] for place in (comparison.left, comparison.right)]
-            left, right = (tables[0].exact_sql(column) for column in ends)
-            if left is None or right is None or ends[0].type != ends[1].type:
+            test = tables[0].pair_sql(ends[0], comparison.sign, ends[1])
+            if test is None:
                 return None
-            tests.append(f"{left} {comparison.sign} {right}")
+            tests.append(test)
         if part.condition is not None:
             condition_sql = table.condition_sql(part.condition, exact=True)
             if condition_sql is None:
@@ -133,7 +128,7 @@ def _column(tables: Sequence[DatabaseTable], name: str, each: Place | Call, comp
         field = Field(column.name, column.type)
         return _Column(Field(name, column.type), (column.read,), lambda value: table.value(value, field))
     exact = table.exact_sql(column)
-    return None if exact is None else _Column(Field(name, column.type), (exact,), _value(column))
+    return None if exact is None else _Column(Field(name, column.type), (exact,), partial(table.exact_value, column))
 
 
 def _call(tables: Sequence[DatabaseTable], name: str, call: Call) -> _Column | None:
@@ -143,48 +138,47 @@ def _call(tables: Sequence[DatabaseTable], name: str, call: Call) -> _Column | N
     column = table.columns()[call.of.column]
     if call.function == "COUNT":
         return _Column(Field(name, "bigint"), (f"count({column.read})",), int)
-    exact = table.exact_sql(column)
     if call.function in ("MIN", "MAX"):
-        exact = column.read if column.comparable and column.type == "double" else exact
-        if exact is None or column.type == "boolean":
+        ordered = table.ordered_sql(column)
+        if ordered is None or column.type == "boolean":
             return None
-        return _Column(Field(name, column.type), (f"{call.function.lower()}({exact})",), _value(column))
+        return _Column(
+            Field(name, column.type), (f"{call.function.lower()}({ordered})",), partial(table.exact_value, column)
+        )
+    exact = table.exact_sql(column)
     if exact is None:
         return None
-    if call.function == "SUM":
-        return _sum(name, column, exact, call.unscaled)
-    return _average(name, column, exact, call.unscaled)
+    made = _sum if call.function == "SUM" else _average
+    return made(table, name, column, exact, call.unscaled)
 
 
-def _sum(name: str, column: RemoteColumn, exact: str, unscaled: bool) -> _Column | None:
+def _sum(table: DatabaseTable, name: str, column: RemoteColumn, exact: str, unscaled: bool) -> _Column | None:
+    def total(*parts: Any) -> Any:
+        return table.exact_value(column, table.total(parts))
+
+    asked = table.sum_sql(exact)
     found = _DECIMAL.fullmatch(column.type)
     if found is None:
-        return _Column(Field(name, "bigint"), (f"sum({exact})",), int) if column.type in INTEGERS else None
+        whole = column.type in INTEGERS
+        return _Column(Field(name, "bigint"), asked, lambda *parts: int(total(*parts))) if whole else None
     precision, scale = int(found[1]), int(found[2])
     if unscaled:
-        return _Column(Field(name, "bigint"), (f"sum({exact})",), lambda value: _unscaled(value, scale))
-    return _Column(Field(name, f"decimal({min(38, precision + 10)},{scale})"), (f"sum({exact})",), Decimal)
+        return _Column(Field(name, "bigint"), asked, lambda *parts: _unscaled(total(*parts), scale))
+    type = f"decimal({min(38, precision + 10)},{scale})"
+    return _Column(Field(name, type), asked, lambda *parts: Decimal(total(*parts)))
 
 
-def _average(name: str, column: RemoteColumn, exact: str, unscaled: bool) -> _Column | None:
-    asked = (f"sum({exact})", f"count({exact})")
+def _average(table: DatabaseTable, name: str, column: RemoteColumn, exact: str, unscaled: bool) -> _Column | None:
+    def average(*parts: Any) -> Any:
+        total, count = table.exact_value(column, table.total(parts[:-1])), parts[-1]
+        return float(_unscaled(total, scale)) / count if type == "double" else divided(total, count, scale + 4)
+
     found = _DECIMAL.fullmatch(column.type)
-    if found is None:
-        whole = column.type in _SMALL
-        return _Column(Field(name, "double"), asked, lambda sum, count: float(sum) / count) if whole else None
-    precision, scale = int(found[1]), int(found[2])
-    if unscaled:
-        return _Column(Field(name, "double"), asked, lambda sum, count: float(_unscaled(sum, scale)) / count)
-    if scale > _MOST_PLACES:
+    precision, scale = (int(found[1]), int(found[2])) if found is not None else (0, 0)
+    if (found is None and column.type not in _SMALL) or (scale > _MOST_PLACES and not unscaled):
         return None
-    type = f"decimal({min(38, precision + 4)},{scale + 4})"
-    return _Column(Field(name, type), asked, lambda sum, count: divided(sum, count, scale + 4))
-
-
-def _value(column: RemoteColumn) -> Callable[[Any], Any]:
-    if column.type == "string":  # texts that are compared byte by byte may come as bytes
-        return lambda value: value.decode() if isinstance(value, bytes) else value
-    return lambda value: value
+    type = "double" if unscaled or found is None else f"decimal({min(38, precision + 4)},{scale + 4})"
+    return _Column(Field(name, type), (*table.sum_sql(exact), f"count({column.read})"), average)
 
 
 def _unscaled(value: Any, scale: int) -> int:

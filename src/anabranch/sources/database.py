@@ -9,15 +9,13 @@ import re
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from weakref import WeakValueDictionary
 
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.sources.lookup import LARGE_ROWS, Comparison, arrow_schema, chosen
@@ -34,42 +32,17 @@ if TYPE_CHECKING:
 Row: TypeAlias = tuple[Any, ...]
 #: A piece of SQL and the values of its marks.
 Sql: TypeAlias = tuple[str, list[Any]]
-#: Rows that are sent at once, and that a task reads of a large table.
-BATCH_ROWS, PIECE_ROWS = 10_000, 250_000
-MOST_PIECES = 64
-#: What to look at where nobody answers.
-IS_IT_THERE = "is the server running, and are host and port right?"
-#: How long a connection that nobody uses is kept.
-KEPT_SECONDS = 10.0
+#: Rows that are sent at once.
+BATCH_ROWS = 10_000
 #: Rows that are asked for at once where it is not known how many there are.
 FEW_ROWS = 20_000
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
+#: Values that are read as they come, whatever the database.
+_UNCHANGED = {**dict.fromkeys(INTEGERS, int), "string": str, "double": float, "binary": bytes}
 #: Texts that are numbers, and those that begin with a day.
 _NUMBER = re.compile(r"[ \t\n\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\f\r]*")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _NAME = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
-
-#: Options of every database that is asked over the network.
-SERVER_OPTIONS = (
-    Option(name="host", doc="where the server is", default="localhost"),
-    Option(name="database", doc="which one of it", required=True),
-    Option(name="user", doc="who asks", required=True),
-    Option(name="password", doc="of the user, as env('NAME') or secret('name')", secret=True),
-    Option(
-        name="tls",
-        doc="whether the connection is encrypted",
-        default="prefer",
-        choices=("disable", "prefer", "require", "verify-full"),
-    ),
-    Option(
-        name="ca", doc="a file with the certificates that are trusted, with tls => 'verify-full'; else the driver's"
-    ),
-)
-
-
-def port_option(port: int) -> Option:
-    return Option(name="port", doc="of the server", type="whole", default=port, low=1, high=65535)
-
 
 READING_OPTIONS = (
     Option(name="table", doc="a table or view, with its schema if need be: 'sales.orders'"),
@@ -98,13 +71,6 @@ class Cursor(Protocol):
     def fetchmany(self, size: int, /) -> Any: ...
 
 
-class Connections(list[tuple[float, ExitStack, Cursor]]):
-    """Connections to a server that nobody uses now, since when; gone with the last table that asks there."""
-
-
-_CONNECTIONS: WeakValueDictionary[tuple[Any, ...], Connections] = WeakValueDictionary()
-
-
 class RowsAsArrow(ABC):
     """Rows of a driver as Arrow, by the types of the columns."""
 
@@ -124,15 +90,19 @@ class RowsAsArrow(ABC):
         arrays = []
         for index, field in enumerate(fields):
             try:
-                values = [self.value(row[index], field) for row in rows]
+                values = [row[index] for row in rows]
+                if not {_UNCHANGED.get(field.type), type(None)}.issuperset(map(type, values)):
+                    values = [self.value(each, field) for each in values]
                 arrays.append(pa.array(values, type=schema.field(index).type))
             except (ValueError, TypeError, InvalidOperation, OverflowError, pa.ArrowException) as error:
-                hint = f"give the column another type: CREATE TABLE t ({field.name} STRING, ...) FROM {self.kind}(...)"
-                raise SourceError(
-                    f"{self.place}: a value of {self.called}.{field.name} is no {field.type.upper()}: {error}",
-                    hint=hint,
-                ) from error
+                raise self.wrong_value(field, error) from error
         return pa.Table.from_arrays(arrays, schema=schema)
+
+    def wrong_value(self, field: Field, error: object) -> SourceError:
+        return SourceError(
+            f"{self.place}: a value of {self.called}.{field.name} is no {field.type.upper()}: {error}",
+            hint=f"give the column another type: CREATE TABLE t ({field.name} STRING, ...) FROM {self.kind}(...)",
+        )
 
     def value(self, value: Any, field: Field) -> Any:
         """A value as one of a column's type."""
@@ -140,61 +110,35 @@ class RowsAsArrow(ABC):
 
 
 class DatabaseTable(RowsAsArrow, ABC):
-    """A table, view or query of a database on the network."""
+    """A table, view or query of a database that computes what queries want of it."""
 
     quote: str
-    default_port: int
+    marks = "%s"  # what stands for a value in a statement
     most_parameters: int
+    values_per_comparison = 1  # at the most, of `search_sql`
     rows_word = ""  # what stands before rows of values
     alias = "t"  # what a statement calls the table
+    near = False  # whether only this machine is sure to reach it
 
-    def __init__(self, options: Mapping[str, Any], declared: tuple[Field, ...] | None = None) -> None:
+    def __init__(
+        self, options: Mapping[str, Any], declared: tuple[Field, ...] | None, place: str, database: tuple[Any, ...]
+    ) -> None:
         self.options = dict(options)
-        self.password = str(options.get("password", ""))
-        self.place = f"{options.get('host', 'localhost')}:{self.port}/{options['database']}"
+        self.place = place
+        self.database = database  # what is the same for tables that one statement can join
         self.called = str(options.get("table", "the query"))
         self._declared = declared
         self._columns: dict[str, RemoteColumn] = {}
-        server = (self.kind, *((option.name, options.get(option.name)) for option in SERVER_OPTIONS), self.port)
-        self._kept = _CONNECTIONS.setdefault(server, Connections())
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Tasks connect for themselves."""
-        return {**self.__dict__, "_kept": Connections()}
-
-    @contextmanager
-    def asking(self) -> Iterator[Cursor]:
-        """A cursor of a connection that stays for the next question: making one takes longer than most answers.
-
-        One that nobody has used for a while may be gone at the other end, and is not used again.
-        """
-        stack = ExitStack()
-        cursor = None
-        while cursor is None and self._kept:
-            with suppress(IndexError, SourceError):  # somebody else was quicker, or the server is gone
-                since, kept, found = self._kept.pop()
-                if monotonic() - since < KEPT_SECONDS:
-                    stack, cursor = kept, found
-                else:
-                    kept.close()
-        if cursor is None:
-            cursor = stack.enter_context(self.open())
-        try:
-            yield cursor
-        except BaseException as error:
-            stack.__exit__(type(error), error, error.__traceback__)  # tells it as one of ours
-            raise
-        self._kept.append((monotonic(), stack, cursor))
-
-    @property
-    def port(self) -> int:
-        return int(self.options.get("port", self.default_port))
 
     # ---- what a kind of database says
 
     @abstractmethod
     def open(self, *, streaming: bool = False) -> AbstractContextManager[Cursor]:
         """A cursor of a connection of its own, which can only read; errors are told as ours."""
+
+    def asking(self) -> AbstractContextManager[Cursor]:
+        """A cursor for a question or a few, of a connection that may stay for others."""
+        return self.open()
 
     @abstractmethod
     def natural_columns(self) -> list[RemoteColumn]:
@@ -205,16 +149,7 @@ class DatabaseTable(RowsAsArrow, ABC):
         """The SQL that reads a column as a text."""
 
     @abstractmethod
-    def estimate(self, cursor: Cursor) -> int | None:
-        """How many rows the server thinks there are, without counting."""
-
-    @abstractmethod
-    def primary_key(self) -> str | None:
-        """The column that is the primary key, if it is one."""
-
-    @abstractmethod
-    def mark(self, column: RemoteColumn) -> str:
-        """What stands for a value of this column in a statement."""
+    def size(self) -> int | None: ...
 
     @abstractmethod
     def test(self, column: RemoteColumn, test: Test, *, exact: bool) -> Sql | None:
@@ -234,8 +169,9 @@ class DatabaseTable(RowsAsArrow, ABC):
     # ---- names
 
     def quoted(self, name: str) -> str:
-        """A name as a name and nothing else; per cent signs are for drivers, which see marks in them."""
-        return (self.quote + name.replace(self.quote, self.quote * 2) + self.quote).replace("%", "%%")
+        """A name as a name and nothing else; in a per cent sign a driver may see a mark."""
+        text = self.quote + name.replace(self.quote, self.quote * 2) + self.quote
+        return text.replace("%", "%%") if self.marks == "%s" else text
 
     @property
     def relation(self) -> str:
@@ -269,15 +205,6 @@ class DatabaseTable(RowsAsArrow, ABC):
     def fields(self) -> tuple[Field, ...]:
         return tuple(Field(column.name, column.type) for column in self.columns().values())
 
-    def size(self) -> int | None:
-        with self.asking() as cursor:
-            guess = None if "query" in self.options else self.estimate(cursor)
-            if guess is not None and guess > LARGE_ROWS:
-                return guess
-            text = f"SELECT count(*) FROM (SELECT 1 FROM {self.relation} LIMIT {LARGE_ROWS + 1}) AS c"
-            cursor.execute(text, ())
-            return int(cursor.fetchall()[0][0])
-
     def fetch(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[Row]) -> pa.Table:
         known = self.columns()
         if not all(known[name].comparable for name in by):
@@ -301,7 +228,7 @@ class DatabaseTable(RowsAsArrow, ABC):
         known = self.columns()
         shown = ", ".join(["k.k0", *(known[name].read for name in columns)])
         pairs = [(known[each.column], each.sign) for each in comparisons]
-        at_once = max(1, self.most_parameters // (len(pairs) + 1))
+        at_once = max(1, self.most_parameters // (len(pairs) * self.values_per_comparison + 1))
         rows: list[Row] = []
         with self.asking() as cursor:
             for start in range(0, len(keys), at_once):
@@ -311,18 +238,41 @@ class DatabaseTable(RowsAsArrow, ABC):
         return self.arrow(columns, [row[1:] for row in rows]), [int(row[0]) for row in rows]
 
     def read(self, wanted: Wanted = EVERYTHING) -> pa.Table:
-        text, values = self.question(wanted)
-        return self.arrow(self.wanted_columns(wanted), self.rows(text, values))
+        return self.answer(self.question(wanted), self.wanted_columns(wanted))
 
     def few(self, wanted: Wanted) -> pa.Table | None:
         """What is wanted by a condition, if these are few rows: one statement, where counting first would be two."""
         if wanted.condition is None or wanted.limit is not None:
             return None
         text, values = self.question(wanted)
-        rows = self.rows(f"{text} LIMIT {FEW_ROWS + 1}", values)
-        return self.arrow(self.wanted_columns(wanted), rows) if len(rows) <= FEW_ROWS else None
+        found = self.answer((f"{text} LIMIT {FEW_ROWS + 1}", values), self.wanted_columns(wanted))
+        return found if len(found) <= FEW_ROWS else None
 
-    # ---- values, where the kind of database does not say otherwise
+    # ---- what kinds of databases say otherwise where they have to
+
+    def mark(self, column: RemoteColumn) -> str:
+        """What stands for a value of this column in a statement."""
+        return self.marks
+
+    def ordered_sql(self, column: RemoteColumn) -> str | None:
+        """A column as values that are less and greater as those in Spark are; equal ones may differ there."""
+        return column.read if column.comparable and column.type == "double" else self.exact_sql(column)
+
+    def pair_sql(self, left: RemoteColumn, sign: str, right: RemoteColumn) -> str | None:
+        """A comparison of columns of two tables, exactly; None if it cannot be said."""
+        one, other = self.exact_sql(left), self.exact_sql(right)
+        return None if one is None or other is None or left.type != right.type else f"{one} {sign} {other}"
+
+    def sum_sql(self, exact: str) -> tuple[str, ...]:
+        """What `total` makes the sum of a column of."""
+        return (f"sum({exact})",)
+
+    def total(self, parts: Sequence[Any]) -> Any:
+        return parts[0]
+
+    def exact_value(self, column: RemoteColumn, value: Any) -> Any:
+        """What a value of `exact_sql`, or a sum of such, is in Spark; texts that are compared may come as bytes."""
+        return value.decode() if isinstance(value, bytes) and column.type == "string" else value
 
     def value(self, value: Any, field: Field) -> Any:
         return value if self.columns()[field.name].comparable else super().value(value, field)
@@ -370,30 +320,19 @@ class DatabaseTable(RowsAsArrow, ABC):
         found = self.rows(f"SELECT count(*) FROM ({text} LIMIT {LARGE_ROWS + 1}) AS c", values)[0][0]
         return int(found) if found <= LARGE_ROWS else max(self.size() or 0, LARGE_ROWS + 1)
 
-    def shown(self, wanted: Wanted) -> str:
-        """What is asked, for people: the statement and its values."""
-        return shown(self.question(wanted))
+    def shown(self, query: Sql) -> str:
+        """A statement and its values, for people."""
+        text, values = query
+        listed = ", ".join(repr(value) if isinstance(value, str | bytes) else str(value) for value in values)
+        return f"{self.plain(text)}{f' with {listed}' if listed else ''}"
 
-    def pieces(self, wanted: Wanted, rows: int) -> list[Sql]:
-        """What is wanted, cut by the key so that several can read at once; one piece where that cannot be."""
-        key = self._cutting_column()
-        if key is None or wanted.limit is not None:
-            return [self.question(wanted)]
-        low, high = self.rows(f"SELECT min({key.read}), max({key.read}) FROM {self.relation}")[0]
-        if low is None:
-            return [self.question(wanted)]
-        count = max(1, min(MOST_PIECES, -(-rows // PIECE_ROWS), high - low + 1))
-        found: list[Sql] = []
-        for index in range(count):
-            first = None if index == 0 else low + (high - low + 1) * index // count
-            last = None if index == count - 1 else low + (high - low + 1) * (index + 1) // count
-            tests = [] if first is None else [f"{key.read} >= {int(first)}"]
-            tests += [] if last is None else [f"{key.read} < {int(last)}"]
-            # Where the key is NULL a row is in the first piece.
-            own = " AND ".join(tests) or "TRUE"
-            own = f"({own} OR {key.read} IS NULL)" if first is None else own
-            found.append(self.question(wanted, own))
-        return found
+    def plain(self, text: str) -> str:
+        """A piece of SQL as it reaches the database."""
+        return text.replace("%%", "%") if self.marks == "%s" else text
+
+    def answer(self, query: Sql, columns: Sequence[str]) -> pa.Table:
+        """The rows of a statement."""
+        return self.arrow(columns, self.rows(*query))
 
     def batches(self, query: Sql, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of a statement, some at a time."""
@@ -402,10 +341,18 @@ class DatabaseTable(RowsAsArrow, ABC):
             while rows := cursor.fetchmany(BATCH_ROWS):
                 yield from self.arrow(columns, rows).to_batches()
 
-    def _cutting_column(self) -> RemoteColumn | None:
-        name = self.options.get("key") or self.primary_key()
-        column = self.columns().get(str(name)) if name else None
-        return column if column is not None and column.comparable and column.type in INTEGERS else None
+    def into_files(self, spark: SparkSession, wanted: Wanted, rows: int, folder: Path) -> list[str]:
+        """Parquet files with what is wanted, of which there are about so many rows."""
+        return [self.into_file(self.question(wanted), self.wanted_columns(wanted), folder)]
+
+    def into_file(self, query: Sql, columns: Sequence[str], folder: Path) -> str:
+        import pyarrow.parquet as parquet
+
+        path = str(folder / f"outside-{uuid.uuid4().hex}.parquet")
+        with parquet.ParquetWriter(path, self.arrow(columns, []).schema) as writer:
+            for batch in self.batches(query, columns):
+                writer.write_batch(batch)
+        return path
 
     def wanted_columns(self, wanted: Wanted) -> tuple[str, ...]:
         return tuple(self.columns()) if wanted.columns is None else wanted.columns
@@ -419,6 +366,10 @@ class DatabaseTable(RowsAsArrow, ABC):
 
     def condition_sql(self, condition: Condition, *, exact: bool) -> Sql | None:
         """A condition in the words of the database; `exact`, or true of rows too many. None if it cannot be said."""
+        found = self._condition_sql(condition, exact=exact)
+        return found if found is not None and len(found[1]) <= self.most_parameters else None
+
+    def _condition_sql(self, condition: Condition, *, exact: bool) -> Sql | None:
         if isinstance(condition, Not):
             inner = self.condition_sql(condition.part, exact=True)
             return None if inner is None else (f"NOT ({inner[0]})", inner[1])
@@ -433,7 +384,7 @@ class DatabaseTable(RowsAsArrow, ABC):
         column = self.columns()[condition.column]
         if condition.sign in ("IS NULL", "IS NOT NULL"):
             return f"{column.read} {condition.sign}", []
-        return self.test(column, condition, exact=exact) if column.comparable else None
+        return self.test(column, condition, exact=exact)
 
     def rows(self, text: str, values: Sequence[Any] = ()) -> list[Row]:
         """The answer to a statement."""
@@ -444,31 +395,22 @@ class DatabaseTable(RowsAsArrow, ABC):
     # ---- messages
 
     def error_text(self, error: object) -> str:
-        """What went wrong, without the password."""
-        text = " ".join(str(error).split())
-        return f"{self.place}: {text.replace(self.password, '***') if self.password else text}"
+        return f"{self.place}: {' '.join(str(error).split())}"
 
     def no_table(self, tables: Iterable[str]) -> WrongOption:
         hint = did_you_mean(self.called, tables)
         return WrongOption("table", f"{self.place} has no table {self.called}", hint=hint)
 
 
-def read_pieces(
-    spark: SparkSession, source: DatabaseTable, pieces: Sequence[Sql], columns: Sequence[str], folder: Path
-) -> list[str]:
-    """Parquet files with the rows of statements, each read by a task."""
+def order_with_least_nulls(column: str, value: str, order: Order) -> str:
+    """ORDER BY where NULL is less than all: it needs a word only where Spark has it elsewhere.
 
-    def read(number: int) -> str:
-        import pyarrow.parquet as parquet
-
-        path = str(folder / f"outside-{uuid.uuid4().hex}.parquet")
-        with parquet.ParquetWriter(path, source.arrow(columns, []).schema) as writer:
-            for batch in source.batches(pieces[number], columns):
-                writer.write_batch(batch)
-        return path
-
-    found: list[str] = spark.sparkContext.parallelize(range(len(pieces)), len(pieces)).map(read).collect()
-    return found
+    >>> [order_with_least_nulls("c", "c", Order("c", True, nulls_first)) for nulls_first in (False, True)]
+    ['c DESC', 'c IS NULL DESC, c DESC']
+    """
+    as_it_is = order.descending != order.nulls_first
+    nulls = "" if as_it_is else f"{column} IS NULL {'DESC' if order.nulls_first else 'ASC'}, "
+    return f"{nulls}{value} {'DESC' if order.descending else 'ASC'}"
 
 
 def check_relation(options: Mapping[str, Any]) -> None:
@@ -542,7 +484,10 @@ def value_of(value: Any, type: str) -> Any:
 def _moment(value: Any) -> datetime:
     """A time: a text in UTC unless it says otherwise, or seconds since 1970."""
     if isinstance(value, int | float):
-        return datetime.fromtimestamp(value, timezone.utc)
+        try:
+            return datetime.fromtimestamp(value, timezone.utc)
+        except OSError as error:  # of some numbers that are too large
+            raise ValueError(f"{value} is no time in seconds") from error
     found = value if isinstance(value, datetime) else datetime.fromisoformat(_day(value).replace("Z", "+00:00"))
     return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
 
@@ -553,10 +498,3 @@ def _day(value: Any) -> str:
     if not isinstance(value, str) or not _DAY.match(value):
         raise ValueError(f"{value!r} does not begin with a day, such as 2026-01-31")
     return value
-
-
-def shown(query: Sql) -> str:
-    """A statement and its values, for people."""
-    text, values = query
-    listed = ", ".join(repr(value) if isinstance(value, str | bytes) else str(value) for value in values)
-    return f"{text.replace('%%', '%')}{f' with {listed}' if listed else ''}"

@@ -1,19 +1,25 @@
 """A table of a DuckDB database: `duckdb(path => 'crm.duckdb', table => 'customers')`.
 
-Names are quoted and keys are bound. Each request has a connection of its own that can read this file, and nothing else.
+Names are quoted and values are bound. Each question has a connection of its own that can read this file alone.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from anabranch.duck import quoted
-from anabranch.errors import SourceError, did_you_mean
-from anabranch.sources.lookup import ASKING_OPTIONS, Unreachable, arrow_schema, check_asking, chosen
-from anabranch.sources.registry import Kind, Option, WrongOption
+from anabranch.duck import MEMORY
+from anabranch.errors import SourceError
+from anabranch.sources.database import BATCH_ROWS, INTEGERS, RemoteColumn, Row, Sql
+from anabranch.sources.database_file import FileTable, file_kind
+from anabranch.sources.lookup import Unreachable, arrow_schema
+from anabranch.sources.registry import Option
+from anabranch.sources.wanted import Order, Test
 from anabranch.types import Field
 
 if TYPE_CHECKING:
@@ -29,99 +35,162 @@ _TYPES = {
     "TIMESTAMP_NS": "timestamp", ZONED: "timestamp",
 }  # fmt: skip
 
+#: Longer lists are one value.
+MOST_MARKS = 100
+#: What a key has to be for its comparison with a column to be said; any row may be found for others.
+_SIGNS = ("=", "<", "<=", ">", ">=")
+_VALUES: dict[str, type] = {
+    **dict.fromkeys(INTEGERS, int), "string": str, "double": float, "date": date, "timestamp": datetime,
+}  # fmt: skip
 
-class DuckDbTable:
+
+class DuckDbTable(FileTable):
     """A table or view of a database file."""
 
-    def __init__(self, options: Mapping[str, Any], declared: tuple[Field, ...] | None = None) -> None:
-        self.path = str(options["path"])
-        self.table = str(options["table"])
-        self.schema = str(options.get("schema", "main"))
-        self._declared = declared
-        self._fields: tuple[Field, ...] | None = None
-        self._outside: dict[str, str] = {}  # the types that columns have there
+    kind = "duckdb"
+    quote = '"'
+    most_parameters = 900  # nor does an expression of more than 1,000 levels fit into a statement
 
-    def fields(self) -> tuple[Field, ...]:
-        if self._fields is None:
-            if not os.path.exists(self.path):
-                raise WrongOption("path", f"there is no file {self.path}", hint="a relative path starts here")
-            with self._open() as database:
-                own = "database_name = current_database() AND schema_name = ?"
-                found = database.execute(
-                    f"SELECT column_name, data_type FROM duckdb_columns() WHERE {own} AND table_name = ?"
-                    " ORDER BY column_index",
-                    [self.schema, self.table],
-                ).fetchall()
-                if not found:
-                    text = f"SELECT DISTINCT table_name FROM duckdb_columns() WHERE {own}"
-                    tables = [row[0] for row in database.execute(text, [self.schema]).fetchall()]
-                    hint = did_you_mean(self.table, tables)
-                    raise WrongOption("table", f"{self.path} has no table {self.table}", hint=hint)
-            self._outside = dict(found)
-            self._fields = chosen([Field(name, spark_type(type)) for name, type in found], self._declared)
-        return self._fields
+    @property
+    def schema(self) -> str:
+        return str(self.options.get("schema", "main"))
 
-    def size(self) -> int | None:
-        with self._open() as database:
-            row = database.execute(f"SELECT count(*) FROM {self._name}").fetchone()
-            return int(row[0]) if row is not None else None
+    @property
+    def relation(self) -> str:
+        return f"{self.quoted(self.schema)}.{self.quoted(self.called)} AS {self.alias}"
 
-    def fetch(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[tuple[Any, ...]]) -> pa.Table:
-        import pyarrow as pa
+    def natural_columns(self) -> list[RemoteColumn]:
+        self.check_file()
+        own = "database_name = current_database() AND schema_name = ?"
+        with self.open() as cursor:
+            cursor.execute(
+                f"SELECT column_name, data_type FROM duckdb_columns() WHERE {own} AND table_name = ?"
+                " ORDER BY column_index",
+                (self.schema, self.called),
+            )
+            found = cursor.fetchall()
+            if not found:
+                text = f"SELECT DISTINCT table_name FROM duckdb_columns() WHERE {own}"
+                cursor.execute(text, (self.schema,))
+                raise self.no_table(name for (name,) in cursor.fetchall())
+        return [
+            RemoteColumn(name, spark_type(type), self._read(name, spark_type(type), type), type) for name, type in found
+        ]
 
-        types = {field.name: field for field in self.fields()}
-        own = [Field(f"k{index}", types[name].type) for index, name in enumerate(by)]
-        asked = pa.Table.from_arrays(
-            [pa.array([key[index] for key in keys], each.type) for index, each in enumerate(arrow_schema(own))],
-            schema=arrow_schema(own),
-        )
-        same = " AND ".join(f"{self._value(types[name])} = keys.k{index}" for index, name in enumerate(by))
-        return self._rows(columns, f" SEMI JOIN keys ON {same}", asked)
+    def _as(self, column: RemoteColumn, type: str) -> RemoteColumn:
+        if type == column.type:
+            return column
+        return RemoteColumn(column.name, type, self._read(column.name, type, ""))
 
-    def read(self) -> pa.Table:
-        return self._rows(tuple(field.name for field in self.fields()))
+    def _read(self, name: str, type: str, outside: str) -> str:
+        """A column as one of a Spark type. Texts are compared by their bytes, whatever the order of the column."""
+        read = f"{self.alias}.{self.quoted(name)}"
+        if outside in (_duckdb_type(type), ZONED):
+            return read
+        return f"CAST({read} AS {_duckdb_type(type)})"
 
-    def _rows(self, columns: Sequence[str], condition: str = "", keys: pa.Table | None = None) -> pa.Table:
+    def value(self, value: Any, field: Field) -> Any:
+        return value
+
+    # ---- comparisons
+
+    def mark(self, column: RemoteColumn) -> str:
+        return f"CAST(? AS {ZONED if column.outside == ZONED else _duckdb_type(column.type)})"
+
+    def parameter(self, column: RemoteColumn, value: Any) -> Any:
+        if isinstance(value, datetime):
+            zoned = value.astimezone(timezone.utc)
+            return (zoned if column.outside == ZONED else zoned.replace(tzinfo=None)).isoformat(" ")
+        return format(value, "f") if isinstance(value, Decimal) else value
+
+    def test(self, column: RemoteColumn, test: Test, *, exact: bool) -> Sql | None:
+        if column.type in ("binary", "float"):
+            return None
+        read = _bytewise(column)
+        if test.sign == "IS TRUE":
+            return read, []
+        if len(test.values) > MOST_MARKS:
+            return self.among([column], [(value,) for value in test.values])
+        marks = ", ".join([self.mark(column)] * len(test.values))
+        values = [self.parameter(column, value) for value in test.values]
+        if test.sign == "STARTS WITH":
+            return f"starts_with({read}, {marks})", values
+        return f"{read} {test.sign} {f'({marks})' if test.sign == 'IN' else marks}", values
+
+    def exact_sql(self, column: RemoteColumn) -> str | None:
+        return None if column.type in ("binary", "float", "double") else _bytewise(column)
+
+    def order_sql(self, column: RemoteColumn, order: Order) -> str | None:
+        text = self.ordered_sql(column)
+        if text is None:
+            return None
+        return f"{text} {'DESC' if order.descending else 'ASC'} NULLS {'FIRST' if order.nulls_first else 'LAST'}"
+
+    def among(self, columns: Sequence[RemoteColumn], keys: Sequence[Row]) -> Sql:
+        """A list of keys is one value a column, which is made quicker than one a key."""
+        lists = [f"unnest(CAST(? AS {_key_type(column)}[]))" for column in columns]
+        values = [[self.parameter(column, key[at]) for key in keys] for at, column in enumerate(columns)]
+        return f"({', '.join(map(_bytewise, columns))}) IN (SELECT {', '.join(lists)})", values
+
+    def search_sql(self, comparisons: Sequence[tuple[RemoteColumn, str]], keys: Sequence[tuple[int, Row]]) -> Sql:
+        example = keys[0][1]
+        said = {
+            at: column
+            for at, (column, sign) in enumerate(comparisons)
+            if sign in _SIGNS and type(example[at]) is _VALUES.get(column.type)
+        }
+        tests = [
+            f"{_bytewise(column)} {sign} k.k{at + 1}" if at in said else f"{column.read} IS NOT NULL"
+            for at, (column, sign) in enumerate(comparisons)
+        ]
+        names = ", ".join(["k0", *(f"k{at + 1}" for at in said)])
+        marks = ", ".join(["?", *(f"CAST(? AS {_key_type(column)})" for column in said.values())])
+        rows = ", ".join([f"({marks})"] * len(keys))
+        values: list[Any] = []
+        for place, key in keys:
+            values += [place, *(self.parameter(column, key[at]) for at, column in said.items())]
+        return f"FROM (VALUES {rows}) AS k({names}) JOIN {self.relation} ON {' AND '.join(tests)}", values
+
+    # ---- rows
+
+    def answer(self, query: Sql, columns: Sequence[str]) -> pa.Table:
+        with self.open() as cursor:
+            return self._typed(cursor.table(query), columns)
+
+    def batches(self, query: Sql, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with self.open() as cursor:
+            cursor.execute(*query)
+            while (found := cursor.batch()) is not None:
+                yield from self._typed(found, columns).to_batches()
+
+    def _typed(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
         import pyarrow as pa
 
         types = {field.name: field for field in self.fields()}
         fields = [types[name] for name in columns]
-        text = f"SELECT {', '.join(map(self._value, fields))} FROM {self._name} AS t{condition}"
-        with self._open() as database:
-            if keys is not None:
-                database.register("keys", keys)
-            found = database.sql(text).to_arrow_table()
-            try:
-                return found.rename_columns([field.name for field in fields]).cast(arrow_schema(fields))
-            except pa.ArrowException as error:
-                raise self._wrong(error) from error
-
-    @property
-    def _name(self) -> str:
-        return f"{quoted(self.schema)}.{quoted(self.table)}"
-
-    def _value(self, field: Field) -> str:
-        """A column as one of a Spark type; a time without a zone is in UTC."""
-        name = f"t.{quoted(field.name)}"
-        if field.type == "timestamp" and self._outside[field.name] == ZONED:
-            return name
-        type = {"string": "VARCHAR", "binary": "BLOB"}.get(field.type, field.type.upper())
-        return f"CAST({name} AS {type})"
+        try:
+            return found.rename_columns([field.name for field in fields]).cast(arrow_schema(fields))
+        except pa.ArrowException as error:
+            raise self._wrong(error) from error
 
     def _wrong(self, error: Exception) -> SourceError:
         hint = "give columns other types: CREATE TABLE t (a STRING, ...) FROM duckdb(...)"
         return SourceError(f"{self.path}: {str(error).splitlines()[0]}", hint=hint)
 
     @contextmanager
-    def _open(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def open(self, *, streaming: bool = False) -> Iterator[ArrowCursor]:
         import duckdb
 
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "enable_external_access": "false",  # a view in the file must not read others
+            "memory_limit": f"{MEMORY}B",
+            "temp_directory": os.path.join(tempfile.gettempdir(), f"anabranch-spill-{os.getpid()}"),
+        }
         try:
-            # A view in the file must not read others.
-            database = duckdb.connect(self.path, read_only=True, config={"enable_external_access": "false"})
+            database = duckdb.connect(self.path, read_only=True, config=config)
             try:
                 database.execute("SET TimeZone = 'UTC'")
-                yield database
+                yield ArrowCursor(database)
             finally:
                 database.close()
         except (duckdb.IOException, duckdb.ConnectionException) as error:
@@ -131,6 +200,65 @@ class DuckDbTable:
             raise Unreachable(reason, hint="whoever writes to it has to close it first") from error
         except duckdb.Error as error:
             raise self._wrong(error) from error
+
+
+class ArrowCursor:
+    """A cursor whose rows come by way of Arrow: days and times are whole numbers, as not all are days of Python's."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
+        self.database = database
+        self._reader: Any = None
+
+    def execute(self, text: Any, values: Any = (), /) -> None:
+        self._reader = self.database.sql(text, params=list(values)).to_arrow_reader(BATCH_ROWS)
+
+    def table(self, query: Sql) -> pa.Table:
+        text, values = query
+        return self.database.sql(text, params=values).to_arrow_table()
+
+    def batch(self) -> pa.Table | None:
+        """Some rows; None behind the last."""
+        import pyarrow as pa
+
+        found = next((each for each in self._reader if each.num_rows), None)
+        return None if found is None else pa.Table.from_batches([found])
+
+    def fetchmany(self, size: int, /) -> list[Row]:
+        found = self.batch()
+        return [] if found is None else _rows(found)
+
+    def fetchall(self) -> list[Row]:
+        found: list[Row] = []
+        while rows := self.fetchmany(BATCH_ROWS):
+            found += rows
+        return found
+
+
+def _rows(found: pa.Table) -> list[Row]:
+    import pyarrow as pa
+
+    numbers = {pa.date32(): pa.int32()}
+    columns = [
+        column.cast(pa.int64() if pa.types.is_timestamp(column.type) else numbers.get(column.type, column.type))
+        for column in found.columns
+    ]
+    return list(zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+def _bytewise(column: RemoteColumn) -> str:
+    return f'{column.read} COLLATE "binary"' if column.outside == "VARCHAR" else column.read
+
+
+def _key_type(column: RemoteColumn) -> str:
+    """The type of keys that are compared with a column: whole numbers may be larger than its own."""
+    if column.type in INTEGERS:
+        return "BIGINT"
+    return ZONED if column.outside == ZONED else _duckdb_type(column.type)
+
+
+def _duckdb_type(type: str) -> str:
+    names = {"string": "VARCHAR", "binary": "BLOB", "int": "INTEGER"}
+    return names.get(type, type.upper())
 
 
 def spark_type(type: str) -> str:
@@ -144,18 +272,10 @@ def spark_type(type: str) -> str:
 
 
 KINDS = (
-    Kind(
-        name="duckdb",
-        doc="a table or view of a DuckDB file",
-        example="duckdb(path => 'crm.duckdb', table => 'customers')",
-        options=(
-            Option(name="path", doc="the database file", required=True),
-            Option(name="table", doc="a table or view in it", required=True),
-            Option(name="schema", doc="its schema", default="main"),
-            *ASKING_OPTIONS,
-        ),
-        table=DuckDbTable,
-        check=check_asking,
-        abilities=("read by key",),
+    file_kind(
+        DuckDbTable,
+        "a table or view of a DuckDB file",
+        "duckdb(path => 'crm.duckdb', table => 'customers')",
+        Option(name="schema", doc="its schema", default="main"),
     ),
 )

@@ -16,14 +16,11 @@ from anabranch.sources import secrets
 from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow, Source, Stretch
 from anabranch.sources.database import (
     INTEGERS,
-    MOST_PIECES,
     READING_OPTIONS,
-    SERVER_OPTIONS,
-    DatabaseTable,
     RemoteColumn,
     check_relation,
-    read_pieces,
 )
+from anabranch.sources.database_server import MOST_PIECES, SERVER_OPTIONS, ServerTable, read_pieces
 from anabranch.sources.lookup import ASKING_OPTIONS, arrow_schema, check_asking
 from anabranch.sources.registry import Kind, Opening, Option, WrongOption
 from anabranch.sources.schemas import SchemaChange, compare
@@ -47,7 +44,7 @@ class KeyedSource(Source):
 
     def __init__(
         self,
-        make: Callable[[tuple[Field, ...] | None], DatabaseTable],
+        make: Callable[[tuple[Field, ...] | None], ServerTable],
         opening: Opening,
     ) -> None:
         self._make = make
@@ -239,7 +236,7 @@ class KeyedSource(Source):
         return tests, values
 
 
-def keyed_stream(kind: type[DatabaseTable]) -> Callable[[Opening], KeyedSource]:
+def keyed_stream(kind: type[ServerTable]) -> Callable[[Opening], KeyedSource]:
     """How a stream over tables of this kind is opened."""
 
     def opened(opening: Opening) -> KeyedSource:
@@ -249,7 +246,7 @@ def keyed_stream(kind: type[DatabaseTable]) -> Callable[[Opening], KeyedSource]:
     return opened
 
 
-def database_kind(table: type[DatabaseTable], port: Option, doc: str, driver: str) -> Kind:
+def database_kind(table: type[ServerTable], port: Option, doc: str, driver: str) -> Kind:
     """The kind of the tables of a database on the network: in queries, as lookups, and as streams by a key."""
 
     def check(options: Mapping[str, Any]) -> None:

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
 from anabranch.sources.database import (
-    IS_IT_THERE,
     Cursor,
-    DatabaseTable,
     RemoteColumn,
     Row,
     Sql,
     decimal_type,
     name_parts,
-    port_option,
+    order_with_least_nulls,
 )
+from anabranch.sources.database_server import IS_IT_THERE, ServerTable, port_option
 from anabranch.sources.keyed import database_kind
 from anabranch.sources.lookup import Unreachable
 from anabranch.sources.wanted import Order, Test
@@ -54,7 +53,7 @@ _REFUSED = (1044, 1045, 1049, 1698)
 _NO_TABLE, _NO_COLUMN, _NO_PRIVILEGE = 1146, 1054, 1227
 
 
-class MysqlTable(DatabaseTable):
+class MysqlTable(ServerTable):
     kind = "mysql"
     quote = "`"
     default_port = PORT
@@ -150,6 +149,8 @@ class MysqlTable(DatabaseTable):
 
     def test(self, column: RemoteColumn, test: Test, *, exact: bool) -> Sql | None:
         """Equal texts are equal in any order of a column; others may be too, and its ranges are other ones."""
+        if not column.comparable:
+            return None
         text = column.type == "string"
         if exact and text and test.sign != "STARTS WITH":
             return self._text_test(column, test)
@@ -183,10 +184,7 @@ class MysqlTable(DatabaseTable):
     def order_sql(self, column: RemoteColumn, order: Order) -> str | None:
         if not column.comparable or column.type in ("binary", "float", "double", "string"):
             return None
-        direction = "DESC" if order.descending else "ASC"
-        first = order.descending != order.nulls_first  # as it is without a word: NULL is less than all
-        nulls = "" if first else f"{column.read} IS NULL {'DESC' if order.nulls_first else 'ASC'}, "
-        return f"{nulls}{column.read} {direction}"
+        return order_with_least_nulls(column.read, column.read, order)
 
     def search_sql(self, comparisons: Sequence[tuple[RemoteColumn, str]], keys: Sequence[tuple[int, Row]]) -> Sql:
         tests, marks = [], ["%s AS k0"]

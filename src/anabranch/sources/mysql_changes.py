@@ -17,7 +17,8 @@ from anabranch.sources import secrets
 from anabranch.sources.base import Stretch
 from anabranch.sources.binlog import LoggedColumn, rewritten
 from anabranch.sources.changes import TableChanges
-from anabranch.sources.database import BATCH_ROWS, SERVER_OPTIONS, Cursor, Row, name_parts
+from anabranch.sources.database import BATCH_ROWS, Cursor, Row, name_parts
+from anabranch.sources.database_server import SERVER_OPTIONS
 from anabranch.sources.mysql import PORT_OPTION, MysqlTable, connected, settings, translated_errors
 from anabranch.sources.once import COUNT_OPTION
 from anabranch.sources.registry import Kind, Opening, Option

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import SourceError
 from anabranch.sources.database import (
     INTEGERS,
-    IS_IT_THERE,
     Cursor,
-    DatabaseTable,
     RemoteColumn,
     Row,
     Sql,
     decimal_type,
     name_parts,
-    port_option,
 )
+from anabranch.sources.database_server import IS_IT_THERE, ServerTable, port_option
 from anabranch.sources.keyed import database_kind
 from anabranch.sources.lookup import Unreachable
 from anabranch.sources.wanted import Order, Test
@@ -61,7 +59,7 @@ _TABLE = (
 )
 
 
-class PostgresTable(DatabaseTable):
+class PostgresTable(ServerTable):
     kind = "postgres"
     quote = '"'
     default_port = PORT
@@ -166,6 +164,8 @@ class PostgresTable(DatabaseTable):
         return f"{self.key_sql(column, values)} = ANY({self.mark(column)}[])", [values]
 
     def test(self, column: RemoteColumn, test: Test, *, exact: bool) -> Sql | None:
+        if not column.comparable:
+            return None
         if test.sign == "IS TRUE":
             return column.read, []
         if column.type == "string":

@@ -17,7 +17,8 @@ from anabranch.errors import SourceError
 from anabranch.sources import secrets
 from anabranch.sources.base import Stretch
 from anabranch.sources.changes import TableChanges
-from anabranch.sources.database import SERVER_OPTIONS, name_parts
+from anabranch.sources.database import name_parts
+from anabranch.sources.database_server import SERVER_OPTIONS
 from anabranch.sources.once import COUNT_OPTION
 from anabranch.sources.pgoutput import (
     Begin,

@@ -1,6 +1,6 @@
 """A table of an SQLite database: `sqlite(path => 'crm.db', table => 'customers')`.
 
-Names are quoted and keys are parameters. Each request has a connection of its own that can only read.
+Names are quoted and values are parameters. Each question has a connection of its own that can only read.
 """
 
 from __future__ import annotations
@@ -8,154 +8,228 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
+from decimal import InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from anabranch.errors import SourceError, did_you_mean
-from anabranch.sources.database import RowsAsArrow
-from anabranch.sources.lookup import ASKING_OPTIONS, Comparison, Unreachable, check_asking, chosen
-from anabranch.sources.registry import Kind, Option, WrongOption
-from anabranch.sources.sqlite_conditions import INTEGERS, NUMBERS, affinity, condition
+from anabranch.errors import SourceError
+from anabranch.sources.database import INTEGERS, Cursor, RemoteColumn, Row, Sql, order_with_least_nulls, value_of
+from anabranch.sources.database_file import FileTable, file_kind
+from anabranch.sources.lookup import Unreachable
+from anabranch.sources.sqlite_conditions import NUMBERS, Condition, affinity, behind, condition
+from anabranch.sources.sqlite_exact import compared, exact_sql, restored, shortened
+from anabranch.sources.wanted import All, Order, Test
 from anabranch.types import Field
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-#: SQLite takes so many parameters a statement, however it was built.
-MOST_PARAMETERS = 900
-#: How long a request waits for somebody who writes.
+#: How long a question waits for somebody who writes.
 PATIENCE = 5.0
+#: Longer lists are said by their ends.
+MOST_ALTERNATIVES = 100
+#: Before the affinity of a column that has values of one kind only.
+_STRICT = "strict "
+#: A primary key that is the number of a row has no index.
+_NO_KEY_INDEX = "SELECT NOT EXISTS (SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk')"
+_IS_STRICT = "SELECT strict FROM pragma_table_list(?) WHERE schema = 'main'"
 
 
-class SqliteTable(RowsAsArrow):
-    """A table or view of a database file."""
+class SqliteTable(FileTable):
+    """A table or view of a database file, which keeps whatever it is given in any column."""
 
     kind = "sqlite"
+    quote = "`"  # in double quotes a name would be a text if no column had it
+    most_parameters = 900  # SQLite takes so many a statement, however it was built
+    values_per_comparison = 4
+    rows_word = "VALUES "
+    _bytewise = True  # whether texts compare by their bytes in UTF-8
 
-    def __init__(self, options: Mapping[str, Any], declared: tuple[Field, ...] | None = None) -> None:
-        self.path = str(options["path"])
-        self.table = str(options["table"])
-        self.place, self.called = self.path, self.table
-        self._declared = declared
-        self._fields: tuple[Field, ...] | None = None
-        self._outside: dict[str, str] = {}  # the types that columns were declared as there
+    @property
+    def relation(self) -> str:
+        return f"main.{self.quoted(self.called)} AS {self.alias}"
 
-    def fields(self) -> tuple[Field, ...]:
-        if self._fields is None:
-            if not os.path.exists(self.path):
-                raise WrongOption("path", f"there is no file {self.path}", hint="a relative path starts here")
-            with self._open() as database:
-                described = database.execute("SELECT name, type FROM pragma_table_info(?)", (self.table,)).fetchall()
-                found = [Field(name, spark_type(type)) for name, type in described]
-                self._outside = dict(described)
-                if not found:
-                    tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master")]
-                    hint = did_you_mean(self.table, tables)
-                    raise WrongOption("table", f"{self.path} has no table {self.table}", hint=hint)
-            self._fields = chosen(found, self._declared)
-        return self._fields
+    def natural_columns(self) -> list[RemoteColumn]:
+        self.check_file()
+        with self.open() as cursor:
+            named = (self.called,)
+            found = _rows(cursor, "SELECT name, type, pk FROM pragma_table_info(?)", named)
+            if not found:
+                raise self.no_table(name for (name,) in _rows(cursor, "SELECT name FROM sqlite_master"))
+            self._bytewise = _rows(cursor, "PRAGMA encoding") == [("UTF-8",)]
+            strict = sqlite3.sqlite_version_info >= (3, 37) and _rows(cursor, _IS_STRICT, named) == [(1,)]
+            keys = [(name, declared.upper()) for name, declared, key in found if key]
+            numbers = [(name, "INTEGER") for name, _ in keys] if _rows(cursor, _NO_KEY_INDEX, named) == [(1,)] else []
+        own = keys[0][0] if len(keys) == 1 and keys == numbers else None
+        return [self._natural(name, declared, strict or name == own) for name, declared, _ in found]
 
-    def size(self) -> int | None:
-        with self._open() as database:
-            return int(database.execute(f"SELECT count(*) FROM {quoted(self.table)}").fetchone()[0])
+    def _natural(self, name: str, declared: str, strict: bool) -> RemoteColumn:
+        type, kind = spark_type(declared), affinity(declared)
+        outside = f"{_STRICT if strict and kind in ('INTEGER', 'REAL') else ''}{kind}"
+        return RemoteColumn(name, type, f"{self.alias}.{self.quoted(name)}", outside, _comparable(type, kind))
 
-    def fetch(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[tuple[Any, ...]]) -> pa.Table:
-        if not all(self._kept_as_it_is(field) for field in self.fields() if field.name in by):
-            wide, places = self.search((*columns, *by), tuple(Comparison(name, "=") for name in by), keys)
-            found = zip(*(wide.column(len(columns) + index).to_pylist() for index in range(len(by))), strict=True)
-            own = [row for row, (key, place) in enumerate(zip(found, places, strict=True)) if key == keys[place]]
-            return wide.select(list(range(len(columns)))).take(own)
-        rows: list[tuple[Any, ...]] = []
-        at_once = max(1, MOST_PARAMETERS // len(by))
-        with self._open() as database:
-            for start in range(0, len(keys), at_once):
-                some = keys[start : start + at_once]
-                marks = f"({', '.join('?' * len(by))})"
-                names = ", ".join(map(quoted, by))
-                text = (
-                    f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(self.table)}"
-                    f" WHERE ({names}) IN (VALUES {', '.join([marks] * len(some))})"
-                )
-                rows += database.execute(text, [parameter(value) for key in some for value in key]).fetchall()
-        return self.arrow(columns, rows)
+    def _as(self, column: RemoteColumn, type: str) -> RemoteColumn:
+        kind = column.outside.removeprefix(_STRICT)
+        return column if type == column.type else replace(
+            column, type=type, outside=kind, comparable=_comparable(type, kind)
+        )  # fmt: skip
 
-    def search(
-        self, columns: tuple[str, ...], comparisons: tuple[Comparison, ...], keys: Sequence[tuple[Any, ...]]
-    ) -> tuple[pa.Table, list[int]]:
-        types = {field.name: field.type for field in self.fields()}
-        tests, names, values = [], ["k0"], []
-        for each in comparisons:
-            column = f"t.{quoted(each.column)}".replace("{", "{{").replace("}", "}}")
-            test = condition(column, affinity(self._outside[each.column]), types[each.column], each.sign)
-            own = [f"k{len(names) + index}" for index in range(test.count)]
-            tests.append(test.text.format(*(f"k.{name}" for name in own)))
-            names += own
-            values.append(test.values)
-        # The keys come first: for each of them an index of the table is of use.
-        shown = ", ".join(["k.k0", *(f"t.{quoted(column)}" for column in columns)])
-        question = f"SELECT {shown} FROM k CROSS JOIN main.{quoted(self.table)} AS t WHERE {' AND '.join(tests)}"
+    def value(self, value: Any, field: Field) -> Any:
+        return value_of(value, field.type)
+
+    def parameter(self, column: RemoteColumn, value: Any) -> Any:
+        return value.isoformat() if isinstance(value, date) else value
+
+    def plain(self, text: str) -> str:
+        return shortened(text)
+
+    # ---- comparisons
+
+    def test(self, column: RemoteColumn, test: Test, *, exact: bool) -> Sql | None:
+        """Where it has to be exact, a condition that finds more comes first: an index is of use for it."""
+        if test.sign == "STARTS WITH":
+            (start,) = test.values
+            end = behind(start)
+            upper = [] if end is None else [Test(column.name, "<", (end,))]
+            return self.condition_sql(All((Test(column.name, ">=", (start,)), *upper)), exact=exact)
+        value = self.ordered_sql(column)
+        certain = value == column.read
+        loose = None if certain else self._loose(column, test)
+        if value is None or not (exact or certain or test.sign == "IS TRUE"):
+            return None if exact else loose
+        if test.sign == "IS TRUE":
+            return value, []
+        values = [compared(each, column.type) for each in test.values]
+        marks = ", ".join("?" * len(values))
+        text = f"{value} {test.sign} {f'({marks})' if test.sign == 'IN' else marks}"
+        if loose is None:
+            return text, values
+        return f"({loose[0]} AND {text})", [*loose[1], *values]
+
+    def _loose(self, column: RemoteColumn, test: Test) -> Sql | None:
+        """What is true of every row for which a test is; None if that says nothing."""
+        sign, values = test.sign, test.values
+        if sign == "IS TRUE" or any(each != each for each in values):
+            return None
+        if column.type == "string" and not self._decided(sign, values):
+            return None
+        tests = [("=", each) for each in values] if sign == "IN" else [(sign, values[0])]
+        if len(tests) > MOST_ALTERNATIVES:
+            ends = (Test(column.name, ">=", (min(values),)), Test(column.name, "<=", (max(values),)))
+            return self.condition_sql(All(ends), exact=False)
+        parts = [(self._condition(column, each), value) for each, value in tests]
+        text = " OR ".join(found.text.format(*["?"] * found.count) for found, _ in parts)
+        given = [one for found, value in parts for one in found.values(value)]
+        return f"({text})" if len(parts) > 1 else text, given
+
+    def _decided(self, sign: str, values: Sequence[str]) -> bool:
+        """Whether bytes that are no UTF-8 compare with these texts as the signs that stand for them do."""
+        if sign in ("=", "IN"):
+            return not any("\ufffd" in each for each in values)
+        return self._bytewise and all(map(str.isascii, values))
+
+    def _condition(self, column: RemoteColumn, sign: str) -> Condition:
+        ranged = sign in ("<", "<=", ">", ">=")
+        sign = "<>" if ranged and column.type == "string" and not self._bytewise else sign
+        read = column.read.replace("{", "{{").replace("}", "}}")
+        return condition(read, column.outside.removeprefix(_STRICT), column.type, sign)
+
+    def exact_sql(self, column: RemoteColumn) -> str | None:
+        return None if column.type == "double" else self.ordered_sql(column)
+
+    def ordered_sql(self, column: RemoteColumn) -> str | None:
+        if column.outside.startswith(_STRICT):
+            return column.read
+        if column.type == "string" and not self._bytewise:
+            return None
+        return exact_sql(column.read, column.name, column.type)
+
+    def exact_value(self, column: RemoteColumn, value: Any) -> Any:
+        return restored(value, column.type)
+
+    def sum_sql(self, exact: str) -> tuple[str, ...]:
+        """In halves: a sum that is too large, if only for a while, is an error in SQLite."""
+        return f"sum(({exact}) >> 32)", f"sum(({exact}) & 4294967295)"
+
+    def total(self, parts: Sequence[Any]) -> Any:
+        high, low = parts
+        return (high << 32) + low
+
+    def pair_sql(self, left: RemoteColumn, sign: str, right: RemoteColumn) -> str | None:
+        """Whole numbers: other pairs SQLite finds by trying each with each."""
+        both = super().pair_sql(left, sign, right)
+        plain = f"{left.read} {sign} {right.read}"
+        if both is None or both == plain:
+            return both
+        whole = left.type in INTEGERS and left.comparable and right.comparable
+        return f"{plain} AND {both}" if whole else None
+
+    def order_sql(self, column: RemoteColumn, order: Order) -> str | None:
+        text = self.ordered_sql(column)
+        return None if text is None else order_with_least_nulls(column.read, text, order)
+
+    def search_sql(self, comparisons: Sequence[tuple[RemoteColumn, str]], keys: Sequence[tuple[int, Row]]) -> Sql:
+        """The keys come first: for each of them an index of the table is of use."""
+        tests, names, made = [], ["column1 AS k0"], []
+        for column, sign in comparisons:
+            found = self._condition(column, sign)
+            own = [f"k{len(names) + index}" for index in range(found.count)]
+            tests.append(found.text.format(*(f"k.{name}" for name in own)))
+            names += [f"column{int(name[1:]) + 1} AS {name}" for name in own]
+            made.append(found.values)
         marks = f"({', '.join('?' * len(names))})"
-        at_once = max(1, MOST_PARAMETERS // len(names))
-        rows: list[tuple[Any, ...]] = []
-        with self._open() as database:
-            for start in range(0, len(keys), at_once):
-                some = list(enumerate(keys[start : start + at_once], start))
-                given: list[Any] = []
-                for place, key in some:
-                    given.append(place)
-                    for made, value in zip(values, key, strict=True):
-                        given += made(value)
-                text = f"WITH k({', '.join(names)}) AS (VALUES {', '.join([marks] * len(some))}) {question}"
-                rows += database.execute(text, given).fetchall()
-        return self.arrow(columns, [row[1:] for row in rows]), [row[0] for row in rows]
+        rows = f"SELECT {', '.join(names)} FROM (VALUES {', '.join([marks] * len(keys))})"
+        values: list[Any] = []
+        for place, key in keys:
+            values.append(place)
+            for each, value in zip(made, key, strict=True):
+                values += each(value)
+        return f"FROM ({rows}) AS k CROSS JOIN {self.relation} WHERE {' AND '.join(tests)}", values
 
-    def read(self) -> pa.Table:
-        names = tuple(field.name for field in self.fields())
-        with self._open() as database:
-            text = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(self.table)}"
-            return self.arrow(names, database.execute(text).fetchall())
-
-    def _kept_as_it_is(self, field: Field) -> bool:
-        """Whether equal values of a column are equal in SQLite: they have the type that it was declared as there."""
-        kind = affinity(self._outside[field.name])
-        if field.type in INTEGERS:
-            return kind in NUMBERS
-        return spark_type(self._outside[field.name]) == field.type and (field.type != "string" or kind == "TEXT")
+    # ---- connections
 
     @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
+    def open(self, *, streaming: bool = False) -> Iterator[Cursor]:
         address = f"{Path(os.path.abspath(self.path)).as_uri()}?mode=ro"
+        wrong: list[SourceError] = []
+
+        def typed(value: Any, type: str, name: str) -> Any:
+            try:
+                return compared(value_of(value, type), type)
+            except (ValueError, TypeError, InvalidOperation, OverflowError) as error:
+                wrong.append(self.wrong_value(Field(name, type), error))
+                raise
+
         try:
             database = sqlite3.connect(address, uri=True, timeout=PATIENCE)
             database.text_factory = lambda raw: raw.decode(errors="replace")
             try:
-                yield database
+                database.create_function("typed", 3, typed, deterministic=True)
+                yield database.cursor()
             finally:
                 database.close()
         except sqlite3.OperationalError as error:
+            if wrong:
+                raise wrong[0] from None
             if "no such" in str(error):
                 hint = "the table was changed outside; put it back, or make the table and its views anew"
-                raise SourceError(f"{self.path}: {error}", hint=hint) from error
-            raise Unreachable(f"{self.path}: {error}") from error
+                raise SourceError(self.error_text(error), hint=hint) from error
+            done = "ask again when whoever writes to it is done"
+            raise Unreachable(self.error_text(error), hint=done if "locked" in str(error) else None) from error
         except sqlite3.Error as error:
-            raise SourceError(f"{self.path}: {error}") from error
+            other = "name a file that SQLite wrote" if "not a database" in str(error) else None
+            raise SourceError(self.error_text(error), hint=other) from error
 
 
-def quoted(name: str) -> str:
-    """A name as SQLite never takes for anything else; in double quotes it would be a text if no column had it.
-
-    >>> quoted("a`b")
-    '`a``b`'
-    """
-    return "`" + name.replace("`", "``") + "`"
+def _rows(cursor: Cursor, text: str, values: Any = ()) -> list[Row]:
+    cursor.execute(text, values)
+    return list(cursor.fetchall())
 
 
-def parameter(value: Any) -> Any:
-    """A value as SQLite keeps it: days are texts."""
-    return value.isoformat() if isinstance(value, date) else value
+def _comparable(type: str, kind: str) -> bool:
+    """Whether equal values of a column are equal in SQLite."""
+    return kind in NUMBERS if type in INTEGERS else type == "string" and kind == "TEXT"
 
 
 def spark_type(declared: str) -> str:
@@ -178,18 +252,4 @@ def spark_type(declared: str) -> str:
     return "string"
 
 
-KINDS = (
-    Kind(
-        name="sqlite",
-        doc="a table or view of an SQLite file",
-        example="sqlite(path => 'crm.db', table => 'customers')",
-        options=(
-            Option(name="path", doc="the database file", required=True),
-            Option(name="table", doc="a table or view in it", required=True),
-            *ASKING_OPTIONS,
-        ),
-        table=SqliteTable,
-        check=check_asking,
-        abilities=("read by key", "read by comparison"),
-    ),
-)
+KINDS = (file_kind(SqliteTable, "a table or view of an SQLite file", "sqlite(path => 'crm.db', table => 'customers')"),)

@@ -47,6 +47,19 @@ def affinity(declared: str) -> str:
     return "NUMERIC" if upper not in ("", "ANY") else "BLOB"
 
 
+def behind(start: str) -> str | None:
+    """The least text behind all those that begin so; None if there is none.
+
+    >>> behind("ab"), behind("\ud7ff"), behind("")
+    ('ac', '\ue000', None)
+    """
+    kept = start.rstrip("\U0010ffff")
+    if not kept:
+        return None
+    last = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if last == 0xD800 else last)
+
+
 def condition(column: str, kind: str, type: str, sign: str) -> Condition:
     """`column sign value`, for a column of an affinity and a type of Spark's."""
     if sign == "<>":
