@@ -153,7 +153,7 @@ PAIRS = [
     "regr_sxy",
 ]
 #: One side does not move.
-STILL = pytest.mark.skipif(pyspark.__version__ < "4.2", reason="corr of these is an error in Spark before 4.2")
+STILL = pytest.mark.skipif(pyspark.__version__ < "4.3", reason="corr of these is an error in Spark before 4.3")
 
 
 @pytest.mark.parametrize(
