@@ -46,9 +46,11 @@ soak: java $(STAMP) $(CLASSES)
 	@echo "ANABRANCH_SEED=$$ANABRANCH_SEED"
 	$(BIN)/pytest -m slow $(ARGS)
 	$(BIN)/pytest --pure -m "not slow" -q -n 2 --dist loadfile
-	ANABRANCH_EXAMPLES=10 ANABRANCH_BACKEND=spark $(BIN)/pytest $(MODES)
+	ANABRANCH_EXAMPLES=10 ANABRANCH_BACKEND=spark $(BIN)/pytest $(MODES) tests/crash
 	ANABRANCH_EXAMPLES=10 ANABRANCH_BACKEND=driver $(BIN)/pytest $(MODES)
-	ANABRANCH_EXAMPLES=3 ANABRANCH_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/pytest -m "not slow" tests/law tests/cases
+	ANABRANCH_EXAMPLES=3 ANABRANCH_TEST_MASTER='local-cluster[2,1,1024]' \
+	  $(BIN)/pytest -m "not slow" tests/law tests/cases tests/nexmark tests/crash
+	PYTHON=$(PYTHON) tools/spark_versions.sh
 
 # What runs once more with all work done by Spark, and once with the driver taking work of any size.
 MODES := -m "not slow" -n 2 --dist loadfile tests/law tests/cases tests/nexmark tests/engine/test_stream_joins.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 
 from anabranch.algebra.aggregates import Aggregate, find
@@ -151,14 +152,16 @@ PAIRS = [
     "regr_syy",
     "regr_sxy",
 ]
+#: One side does not move.
+STILL = pytest.mark.skipif(pyspark.__version__ < "4.3", reason="corr of these is an error in Spark before 4.3")
 
 
 @pytest.mark.parametrize(
     "rows",
     [
         ["(1,1,2)", "(1,2,3)", "(2,4,9)", "(3,NULL,3)", "(3,5,NULL)", "(4,7,-2)"],
-        ["(1,0.1,2)", "(1,0.1,3)", "(1,0.1,5)", "(2,0.1,7)"],  # one side does not move: no rounding makes it
-        ["(1,1,0.1)", "(2,3,0.1)", "(2,4,0.1)", "(2,5,0.1)"],
+        pytest.param(["(1,0.1,2)", "(1,0.1,3)", "(1,0.1,5)", "(2,0.1,7)"], marks=STILL),  # no rounding makes it move
+        pytest.param(["(1,1,0.1)", "(2,3,0.1)", "(2,4,0.1)", "(2,5,0.1)"], marks=STILL),
         ["(1,1,2)", "(2,NULL,1)"],
         ["(1,NULL,2)", "(2,NULL,1)"],
     ],

@@ -5,11 +5,13 @@ The executors are other processes than the driver: they find the home by its pat
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from anabranch import bucket, kernel
 from anabranch.engine import scan
 from anabranch.testing import Harness, assert_same_rows, shuffled
 
@@ -25,7 +28,9 @@ sys.path.append(str(Path(__file__).parents[1] / "crash"))
 import crash_help
 from crash_help import Feed, Processes, answers, check_changes, check_clean, same, truth
 
+from engine.test_buckets import JOINS, KEYED, check, in_buckets, places, rows_of, streams, write
 from engine.test_limits import STREAM, VIEWS, at, plain
+from nexmark import test_nexmark as nexmark
 
 NOTHING_SMALL = "; ".join(
     f"SET anabranch.{name} = 0"
@@ -76,10 +81,27 @@ def test_the_law(tmp_path: Path, spark: SparkSession) -> None:
     assert not list((tmp_path / "home" / "staging").iterdir())
 
 
-def test_joins_in_buckets(tmp_path: Path, spark: SparkSession) -> None:
-    """Executors join what a run brings with their buckets, whoever takes which; the files of runs are merged."""
-    from engine.test_buckets import JOINS, check, places, rows_of, streams, write
+def losing(computing: str, mark: Path) -> Callable[..., Any]:
+    """What tasks compute; if there is a file of this name, one executor is lost with its task, which wrote its rows."""
+    name = str(mark)
 
+    def compute(*given: Any) -> Any:
+        done = importlib.import_module(computing).compute(*given)
+        try:
+            os.unlink(name)  # only one can
+        except FileNotFoundError:
+            return done
+        daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+        os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
+        raise RuntimeError("lost")
+
+    return compute
+
+
+def test_joins_in_buckets(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors join what a run brings with their buckets, and one is lost with its; the files of runs are merged."""
+    mark = tmp_path / "lost"
+    monkeypatch.setattr(bucket, "compute", losing("anabranch.bucket", mark))
     queries = {name: JOINS[name] for name in ("band", "texts", "itself", "windows")}
     given = {"a": rows_of(8, 60), "b": rows_of(9, 60)}
     with Harness(tmp_path / "home", spark, backend="spark") as home:
@@ -89,10 +111,60 @@ def test_joins_in_buckets(tmp_path: Path, spark: SparkSession) -> None:
             for stream in "ab":
                 write(tmp_path / "in" / stream, str(run), given[stream][30 * run : 30 * run + 30])
                 home.query("SELECT count(*) FROM band")
+            if run == 0:
+                mark.touch()
+        assert not mark.exists()
         home.compact()
         check(home, queries, given)
         assert "with the rows of the run" in places(home)["band"] and "2 buckets by s" in places(home)["texts"]
     assert not list((tmp_path / "home" / "staging").iterdir())
+
+
+@pytest.mark.slow
+def test_executors_are_lost_with_buckets(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the job that reads a run, in one of changes, in a merge, and once tables of state are in buckets."""
+    in_run, in_changes = tmp_path / "in-run", tmp_path / "in-changes"
+    monkeypatch.setattr(kernel, "compute", losing("anabranch.kernel", in_run))
+    monkeypatch.setattr(bucket, "compute", losing("anabranch.bucket", in_changes))
+    queries = {**{name: JOINS[name] for name in ("band", "texts")}, "groups": KEYED["groups"]}
+    given = {"a": rows_of(3, 60), "b": rows_of(4, 60)}
+    lost: dict[int, tuple[Path, ...]] = {2: (in_run,), 3: (in_changes,), 6: (in_run, in_changes)}
+    with Harness(tmp_path / "home", spark, backend="spark") as home:
+        streams(home, tmp_path / "in", fed=True)
+        home.sql("".join(f"CREATE VIEW {name} AS {query} EMIT CHANGES;" for name, query in queries.items()))
+        for step in range(8):
+            run, stream = step // 2, "ab"[step % 2]
+            write(tmp_path / "in" / stream, str(run), given[stream][15 * run : 15 * run + 15])
+            for mark in lost.get(step, ()):
+                mark.touch()
+            home.query("SELECT count(*) FROM band")
+            assert not in_run.exists() and not in_changes.exists(), step
+            if step == 5:
+                in_changes.touch()
+                home.compact()
+                assert not in_changes.exists() and {"texts", "groups"} & in_buckets(home).keys()
+        check(home, queries, given)
+        found = places(home)
+        assert "with the rows of the run" in found["band"] and all("in kernels" in each for each in found.values())
+    check_clean(tmp_path / "home")
+
+
+@pytest.mark.slow
+def test_nexmark_with_the_work_of_executors(tmp_path: Path, spark: SparkSession) -> None:
+    """Joins, windows and first rows over rows that are mixed, with merged files in between."""
+    names, chance = ("q3", "q4", "q5", "q7", "q9", "q18"), random.Random(9)
+    with Harness(tmp_path / "home", spark, backend="spark") as home:
+        home.sql("; ".join(map(nexmark.create, nexmark.STREAMS)))
+        home.sql(f"SET anabranch.bucket_rows = 1; {nexmark.views(' EMIT CHANGES', names)}")
+        mixed = {stream: shuffled(nexmark.rows(stream)[1], chance) for stream in nexmark.STREAMS}
+        for half in range(2):
+            for stream, rows in mixed.items():
+                home.insert(stream, rows[half::2])
+            home.compact()
+        nexmark.check(home, emitted=True, names=names)
+        for name in names:
+            assert_same_rows(home.emitted(name), home.batch(nexmark.QUERIES[name], **mixed), name)
+    check_clean(tmp_path / "home")
 
 
 def test_killed_and_started_again(tmp_path: Path, spark: SparkSession) -> None:

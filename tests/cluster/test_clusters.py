@@ -30,12 +30,17 @@ PATIENCE = 120
 
 def run(master: str, chosen: list[str], **environment: str) -> None:
     """Run tests on a master, in a process of their own."""
+    options = ["-q", "-x", "-v", "-p", "no:cacheprovider", "--timeout", "900", "--durations", "0"]
+    python(["pytest", *options, *chosen], {"ANABRANCH_TEST_MASTER": master, **environment})
+
+
+def python(module: list[str], environment: dict[str, str]) -> None:
+    """Run a module of Python that starts Spark; what it says is seen with `pytest -rP`, and if it fails."""
     arguments = f"--driver-java-options {SMALL} --conf spark.executor.extraJavaOptions={SMALL} pyspark-shell"
     started = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-v", "-p", "no:cacheprovider", "--timeout", "900", *chosen],
+        [sys.executable, "-m", *module],
         env={
             **os.environ,
-            "ANABRANCH_TEST_MASTER": master,
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_SUBMIT_ARGS": arguments,
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -43,6 +48,7 @@ def run(master: str, chosen: list[str], **environment: str) -> None:
         },
         cwd=TESTS.parent, capture_output=True, text=True, check=False,
     )  # fmt: skip
+    print(started.stdout)
     assert started.returncode == 0, f"{started.stdout[-6000:]}\n{started.stderr[-2000:]}"
 
 
@@ -58,7 +64,7 @@ def work() -> Iterator[None]:
 
 @pytest.mark.timeout(900)
 def test_the_law_and_crashes_on_a_local_cluster(work: None) -> None:
-    run("local-cluster[2,1,1024]", [str(SUITE)])
+    run("local-cluster[2,1,1024]", ["-m", "not slow", str(SUITE)])
 
 
 @contextlib.contextmanager
@@ -104,9 +110,10 @@ def _said(log: Path, pattern: str) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_a_standalone_cluster_loses_a_worker(tmp_path: Path) -> None:
-    """The law, NEXMark with few rows, the crashes, and at last a worker that dies in the middle of a run."""
+    """The demo, NEXMark with few rows, the law, the crashes, and at last a worker that dies in the middle of a run."""
     nexmark = str(TESTS / "nexmark" / "test_nexmark.py")
     with standalone(tmp_path) as (master, workers):
-        run(master, [str(SUITE)], ANABRANCH_TEST_WORKER=str(workers[0]))
-    with standalone(tmp_path) as (master, _):
+        demo = ["anabranch", "demo", "--rows", "4000", "--seconds", "1", "--master", master]
+        python(demo, {"ANABRANCH_BACKEND": "spark"})
         run(master, [f"{nexmark}::test_views_made_after_the_data"])
+        run(master, [str(SUITE)], ANABRANCH_TEST_WORKER=str(workers[0]))

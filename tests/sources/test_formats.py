@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -60,7 +61,7 @@ def test_streams_and_queries_read_what_spark_reads(spark: SparkSession, tmp_path
             file.write("four\n")
         assert [row["line"] for row in rows(ab, "SELECT * FROM lines")][3:] == ["four"]
         assert rows(ab, f"SELECT count(*) AS c FROM '{tmp_path}/text/a.log' WHERE value = 'four'") == [{"c": 1}]
-        for ending in ("gz", "bz2", "zst"):
+        for ending in ("gz", "bz2", *(() if pyspark.__version__ < "4.1" else ("zst",))):  # Spark 4.0 reads no zstd
             name = tmp_path / f"c.csv.{ending}"
             compressed(name, b'n,k\n1,a\n2,"b\nc"\n')
             ab.sql(f"CREATE STREAM {ending} (k STRING, n INT) FROM files('{name}', settle => '0')")

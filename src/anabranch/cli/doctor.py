@@ -171,12 +171,9 @@ def _wanted(name: str) -> str | None:
         requirements = importlib.metadata.requires("anabranch") or []
     except importlib.metadata.PackageNotFoundError:  # run from a checkout
         return None
-    old_python = sys.version_info < (3, 11)
     for requirement in requirements:
         text, _, marker = requirement.partition(";")
-        if "extra" in marker or ("<" in marker and not old_python) or (">=" in marker and old_python):
-            continue
-        if text.strip().startswith(name):
+        if "extra" not in marker and text.strip().startswith(name):
             return text.strip()[len(name) :].strip()
     return None
 

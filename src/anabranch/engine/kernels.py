@@ -397,6 +397,7 @@ def _message_of(error: Exception) -> str:
     """The line of an error of Spark's that says what happened."""
     cause = getattr(error, "java_exception", None)
     text = str(cause.getMessage()) if cause is not None else str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("at ")]  # older versions of Spark say where, too
     last = [line for line in lines if "Error" in line or "Exception" in line]
     return (last or lines or [type(error).__name__])[-1][:300]
