@@ -73,7 +73,7 @@ class FilesByBucket:
         chosen = {}
         for name, (by, files) in self._lists.items():
             own = Bucket(by, number, count)
-            chosen[name] = [path for path, bucket in files if bucket is None or own.meets(bucket)] or [files[0][0]]
+            chosen[name] = [path for path, bucket in files if bucket is None or own.overlaps(bucket)] or [files[0][0]]
         return chosen
 
 

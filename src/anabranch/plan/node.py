@@ -367,7 +367,7 @@ class NodeMaker:
         ordered = isinstance(known, Stream) or parts_of(names)
         grouped = not block.sets and (block.keys is not None or keying.kind == "whole")
         # A condition on a stream makes unordered rows come and go; rows generated from one row have no order either.
-        if not ordered or self._asks_live() or block.generates or block.distinct or not grouped:
+        if not ordered or self._reads_live() or block.generates or block.distinct or not grouped:
             return
         item = block.sources[live[0]]
         self.counted, self.parts = self.inputs.input_of(item), len(keying.parts)
@@ -385,7 +385,7 @@ class NodeMaker:
             rows = f"(SELECT * FROM {quote_name(self.counted)}{name} WHERE {shown})"
             self.window_rows[id(item.window)] = rows
 
-    def _asks_live(self) -> bool:
+    def _reads_live(self) -> bool:
         """Whether an expression reads a relation that changes."""
         return any(is_live(inner.rel) for expr in self.block.exprs() for inner in expr.subqueries())
 
@@ -519,7 +519,7 @@ class NodeMaker:
     def _touches(self, keying: Keying, keys: tuple[Field, ...]) -> tuple[Touch, ...]:
         """The queries for the keys that new rows touch."""
         block = self.block
-        if keying.kind != "keyed" and (not self.counting or self._asks_live()):
+        if keying.kind != "keyed" and (not self.counting or self._reads_live()):
             return ()
         if self.main is not None:
             _, panes, placed = self.main
