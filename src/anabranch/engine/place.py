@@ -1,8 +1,8 @@
 """Where work runs: on the driver, or in Spark's jobs.
 
-Spark can do all of it, at any size and on any master. The driver's engine spares jobs over little data: it is asked
-where the work is small, it may decline what it does not compute as Spark does, and every answer is the same without it.
-Of more rows, Spark's tasks compute what the driver's engine would not decline, with the same engine: see kernels.py.
+Spark can do all of it, at any size and on any master. The driver's engine saves Spark jobs over little data: it gets
+small work, may decline what it does not compute like Spark, and never changes an answer. For more rows, Spark's tasks
+run the same engine on what it does not decline: see kernels.py.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any, Literal
 from anabranch.duck import MEMORY
 from anabranch.errors import UsageError, did_you_mean
 
-#: Who computes: "auto" goes by size; "driver" whatever the size, but for what it declines; "spark" all of it.
+#: What computes: "auto" decides by size; "driver" at any size, except for what it declines; "spark" everything.
 Backend = Literal["auto", "spark", "driver"]
-#: Where the rows of a run were computed: by whom `sys.runs` has the time.
+#: Where the rows of a run were computed, as in `sys.runs`.
 DRIVER, KERNEL, SPARK = "driver", "kernel", "spark"
 IN_WORDS = {DRIVER: "on the driver", KERNEL: "in kernels", SPARK: "by Spark"}
-#: Settings of a session start with this.
+#: The prefix of a session's settings.
 PREFIX = "anabranch."
 
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _AMOUNT = re.compile(r"(\d[\d_,]*)\s*([A-Za-z]*)")
 
 
-#: With less memory DuckDB fails on work that needs more, and does not use temporary files instead.
+#: With less memory DuckDB fails instead of using temporary files.
 LEAST_MEMORY = 64 << 20
 
 
@@ -37,7 +37,7 @@ def _limit(value: int, about: str, least: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class Limits:
-    """Up to how much the driver takes on, keeps and merges; the same for every master, each a setting of the session.
+    """The limits on what the driver computes, keeps and merges; the same for every master, each a session setting.
 
     A run's bytes are those of its files, or of its rows in memory; those of tables are of their compressed files.
     """
