@@ -227,7 +227,7 @@ class Hot:
         hot.rows += sign * int(count)
 
     def _load_delta(self, groups: _Groups, added: tuple[DataFile, ...]) -> None:
-        """Load the groups of new partials."""
+        """Load the groups of new partials, with the columns of all views on their pane table."""
         panes, use = groups.panes, groups.use
         columns = tuple(column.name for column in panes.columns if column.duckdb)
         wanted = (panes, added, use.sliding, use.presence)

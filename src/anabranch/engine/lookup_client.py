@@ -59,7 +59,7 @@ class LookupCounts:
 
 
 class LookupClient:
-    """The client of one table. `sleep` waits so many seconds and returns whether to give up; `now` is in microseconds."""
+    """The client of one table. `sleep` waits so many seconds and returns whether to stop; `now` is in microseconds."""
 
     def __init__(
         self,
