@@ -1,7 +1,7 @@
-"""ALTER VIEW: another query for a view, in one commit, with as much of its state as means the same.
+"""ALTER VIEW: a new query for a view, in one commit, reusing as much of its state as possible.
 
-The plans are compared in `plan.alter`; here the new plan's own tables are filled, the difference between the old answer
-and the new one becomes the view's changes of this commit, and the views that read it take it as such.
+`plan.alter` compares the plans. This module fills the new plan's own tables, and writes the difference between the old
+and the new answer as the view's changes of this commit, which its readers take like any other.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NOTHING = "nothing changes"
-#: Columns of a change that say when it came, not what it is.
+#: Columns of a change about its commit, not its row.
 _STAMPS = (DIFF, VERSION, AT)
 
 
@@ -58,9 +58,9 @@ class Alterer:
         self.runner = runner
 
     def alter(self, statement: AlterView) -> str:
-        """Give a view another query; the three lists as text. A dry run gives the lists only.
+        """Change the query of a view; returns the three lists as text. A dry run only returns the lists.
 
-        Somebody who listens is told the lists before anything is done, and not again by the answer.
+        A `notify` callback gets the lists before anything is done, and then the answer omits them.
         """
         core = self.core
         view: View = self.definer.find(statement, statement.name, View)
@@ -89,12 +89,12 @@ class Alterer:
             self.definer.keep_below(statement.text, statement.query)
         streams = attempt.merged.sources_of(attempt.compared.view) | core.catalog().sources_of(view)
         with stream_locks(core, streams), core.ledger.commit_lock:
-            # Again under the locks: runs may have come in between, or columns of a table that this view shares.
+            # Again under the locks: there may be new runs, or new columns of a table that this view shares.
             snapshot = core.snapshot()
             attempt = self._attempt(statement, core.catalog(snapshot).view(view.id), sql, snapshot)
             attempt.check(statement)
             if attempt.compared.same:
-                # Another text for the same plan: what a script says is to be found again.
+                # Another text for the same plan: store the text, so that scripts find it.
                 definition = {view.id: to_json(replace(attempt.compared.old, sql=sql))}
                 core.ledger.commit(Draft("alter", catalog=definition))
                 return NOTHING
@@ -112,7 +112,7 @@ class Alterer:
         return "\n".join([f"view {view.name} altered", *(lines if lines != notice else ())])
 
     def _attempt(self, statement: AlterView, view: View, sql: str, snapshot: Snapshot) -> _Attempt:
-        """The new plan beside the old one."""
+        """The comparison of the new plan with the old one."""
         core = self.core
         catalog = core.catalog(snapshot)
         bound = Binder(statement.text, catalog, statement.query).bind()
@@ -146,7 +146,7 @@ class Alterer:
 
 
 class _Begins:
-    """From which run on a view has the rows of a stream, and whether they can be had again."""
+    """The first run of each stream that a view has, and whether past rows can be read again."""
 
     def __init__(self, core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> None:
         self.core = core
@@ -155,7 +155,7 @@ class _Begins:
         self.catalog = catalog
         self.begins = all_begins(catalog, view)
         self.known = {**beginnings(catalog, view), **{stream: run for stream, (run, _) in self.begins.items()}}
-        #: A view of single rows that began with what came then: older homes have not written down which run that was.
+        #: The stream of a stateless view that started now: older homes did not store its first run.
         self.unknown = {self._rows().stream} if view.query.rows is not None and view.beginning.start == "now" else set()
         self.unknown -= set(self.begins)
 
@@ -179,7 +179,7 @@ class _Begins:
         return earlier.runs if earlier is not None else 0
 
     def lacks(self, stream: Stream) -> str | None:
-        """Why the rows cannot be had again; None if they can."""
+        """Why the rows cannot be read again; None if they can."""
         runs = self.runs(stream.id)
         if stream.id in self.unknown and runs:
             return f"the view began with START AT NOW, and with which run of stream {stream.name} is not known"
@@ -189,7 +189,7 @@ class _Begins:
         return missing(stream, runs, first)
 
     def history(self, each: Panes | Rows | Stream) -> DataFrame | None:
-        """The rows of the past for a state table; None for none."""
+        """The past rows for a state table; None for none."""
         stream = self.catalog.stream(each.id if isinstance(each, Stream) else each.stream)
         first = self.first_run(stream)
         if self.runs(stream.id) <= first:
@@ -206,22 +206,22 @@ class _Begins:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A comparison with its lists, and the catalog that it was made in."""
+    """A comparison with its lists, and its catalog."""
 
     catalog: Catalog
     compared: Comparison
     lists: Lists
     begins: _Begins
-    planning: PlanningContext  # of a view that begins with the first row
+    planning: PlanningContext  # for a view that begins with the first row
 
     @cached_property
     def merged(self) -> Catalog:
-        """The catalog with the new plan in it, and without what nobody needs any more."""
+        """The catalog with the new plan, and without objects that are no longer needed."""
         without = self.catalog.after({node.id: None for node in self.compared.gone})
         merged = without.with_objects((*self.compared.planned.objects, self.compared.view))
         for reader in self.catalog.of(View):
             if pushed_down(reader) and self.compared.old.id in reader.query.included:
-                # It reads the partials of the view as they were. Of rows of the past it needs no others than those.
+                # It reads the view's old partials, and needs no other past rows.
                 again = plan_again(reader, merged, self.planning)
                 merged = merged.with_objects((*again.objects, again.view))
         return merged.after(unneeded(merged, list(merged.of(View))))
@@ -245,7 +245,7 @@ class _Change:
         self.stream_part = alterer.runner.stream_part
         self.attempt = attempt
         self.old = attempt.compared.old
-        # It begins anew: past idle streams it has come as far as the others say now.
+        # It starts again: past idle streams its progress is what the others have now.
         self.snapshot = replace(
             snapshot, passed={id: bound for id, bound in snapshot.passed.items() if id != self.old.id}
         )
@@ -260,7 +260,7 @@ class _Change:
         self.outcome = Outcome()
 
     def _named(self, merged: Catalog) -> Catalog:
-        """The catalog with names for the view's own tables: new ones where the old do not fit."""
+        """The catalog with new names for those of the view's own tables whose columns changed."""
         view = merged.view(self.old.id)
         fits = self.attempt.compared.same_columns and _form(merged, view) == _form(self.attempt.catalog, self.old)
         fits = fits and (pending_fields(view) == pending_fields(self.old) or self.old.emission.triggers is None)
@@ -274,7 +274,7 @@ class _Change:
         return merged.with_objects([named])
 
     def _time(self, view: View) -> str:
-        """The column that the changes are found by: as before, for files and readers of theirs go by it."""
+        """The time column of the changes: unchanged, since files and their readers use it."""
         before = self.old.time if self.attempt.compared.same_columns else ""
         return view.time if before in ("", view.time) else before if view.operator else ""
 
@@ -313,7 +313,7 @@ class _Change:
         self.core.ledger.give_up({**self.files, **added}, self.staged)
 
     def _fill_nodes(self) -> None:
-        """The first changes of the new nodes and of the view, as if it had shown nothing so far."""
+        """Write the first changes of the new nodes and of the view, as if it had shown nothing so far."""
         made = frozenset(each.id for each in (*self.attempt.compared.made, self.view))
         own = {*self.view.own_tables, *self.old.own_tables}
         blank = replace(
@@ -330,10 +330,10 @@ class _Change:
     def _progress(self, stream: str) -> ProgressState:
         return self.core.progress(self.snapshot, stream)
 
-    # ---- what was shown before
+    # ---- the old answer
 
     def _follow_on(self) -> None:
-        """Make the new answer a change of the old one."""
+        """Write the new answer as changes of the old one."""
         name = self.view.changes_table
         if self.attempt.compared.same_columns:
             fresh = self.tables[name].add if name in self.tables else ()
@@ -348,7 +348,7 @@ class _Change:
             self.tables[self.view.pending_table] = TableChange(add=added, remove=tuple(old_pending))
 
     def _carried_over(self) -> tuple[DataFile, ...]:
-        """What was shown, in the form of a table that is begun anew; nothing where the table goes on."""
+        """What was shown, in the columns of a restarted table; empty where the table continues."""
         if self.view.state.generation == self.old.state.generation:
             return ()
         form = _form(self.catalog, self.view)
@@ -359,7 +359,7 @@ class _Change:
             f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff, {stamp} AS _version FROM `@shown`"
             f" GROUP BY {columns} HAVING sum(_diff) <> 0"
         )
-        if self.view.emission.as_changes and AT.name in shown.columns:  # its answer are the changes themselves
+        if self.view.emission.as_changes and AT.name in shown.columns:  # its answer is the changes themselves
             text = f"SELECT {columns}, _diff, _version, _at FROM `@shown`"
         net = self.core.frames.sql(text, {"@shown": shown})
         return self._write(net.selectExpr(*_items(form, net.columns)), self._rows_shown())
@@ -391,7 +391,7 @@ class _Change:
         return write_frame(self.core.ledger, table, frame, small=small, time=self._range_column(), staged=self.staged)
 
     def _range_column(self) -> str | None:
-        """The column whose range these files are known by. What a node showed does not say which window it was."""
+        """The column whose range the files record; none for a node that does not show its window."""
         return self.view.time or None if self.view.operator else None
 
     def _with_own(self, snapshot: Snapshot, before: tuple[DataFile, ...]) -> Snapshot:
@@ -402,7 +402,7 @@ class _Change:
         return replace(snapshot, files={**snapshot.files, self.view.changes_table: dict(own)})
 
     def _correct_readers(self, before: tuple[DataFile, ...], correction: tuple[DataFile, ...]) -> None:
-        """The changes of the views above, from those of this one."""
+        """Write the changes of the views above, from those of this one."""
         above = frozenset(each.id for each in self.catalog.of(View) if self.view.id in _reads(self.catalog, each.id))
         above -= {self.view.id}
         if not correction or not above:
@@ -414,7 +414,7 @@ class _Change:
             {self.view.changes_table: correction}, self.tables, self.schemas, self.watch, only=above,
         ))  # fmt: skip
 
-    # ---- what is gone
+    # ---- dropped objects
 
     def _drop(self) -> None:
         gone = [table for node in self.attempt.compared.gone for table in node.own_tables]
@@ -429,7 +429,7 @@ class _Change:
                 self.tables[table] = TableChange(drop=True)
 
     def _definitions(self) -> dict[str, Any]:
-        """What is another definition now than it was, or gone."""
+        """The definitions that are changed or dropped."""
         before = self.attempt.catalog.objects
         changed: dict[str, Any] = {id: None for id in before if id not in self.catalog.objects}
         changed |= {id: to_json(each) for id, each in self.catalog.objects.items() if before.get(id) != each}
@@ -442,7 +442,7 @@ def _form(catalog: Catalog, view: View) -> tuple[Field, ...]:
 
 
 def _items(form: tuple[Field, ...], there: list[str]) -> list[str]:
-    """Columns in a form; NULL for those that are not there."""
+    """The columns of a form as SELECT items; NULL for missing ones."""
     return [
         f"CAST({quote_name(each.name) if each.name in there else 'NULL'} AS {each.type}) AS {quote_name(each.name)}"
         for each in form
@@ -458,7 +458,7 @@ def _reads(catalog: Catalog, id: str) -> set[str]:
 
 
 def _with_query(view: View, statement: AlterView) -> str:
-    """The statement that would make the view as it is to be."""
+    """The CREATE statement of the view with its new query."""
     made = parse(view.sql)[0]
     assert isinstance(made, CreateView | SelectStatement)
     query = statement.query.span.of(statement.text)
@@ -466,7 +466,7 @@ def _with_query(view: View, statement: AlterView) -> str:
 
 
 def _refusals(catalog: Catalog, compared: Comparison) -> list[str]:
-    """Why those who read the view cannot go on."""
+    """Why readers of the view cannot continue."""
     readers = catalog.readers_of(compared.old.id)
     if not readers:
         return []

@@ -1,7 +1,7 @@
-"""Answers of views by DuckDB, beside the ledger's files.
+"""Answers of views by DuckDB on the driver, from the ledger's files.
 
-For a question about one view that is put together from partials when it is read, if both mean the same in DuckDB. Most
-of the time of such an answer is the time that Spark takes to plan and start. Whatever else is asked is Spark's.
+For a query of one view that is computed from partials when it is read, if DuckDB computes both like Spark. Such an
+answer would mostly wait for Spark to plan and start. Spark runs every other query.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from anabranch.render.duckdb import driver_sql
 from anabranch.sql.syntax import Query, Select
 from anabranch.types import Field
 
-#: Rows of a table of a database, as DuckDB knows them.
+#: The DuckDB name of rows of a database table.
 _FEW = "__few_rows"
 
 
 @dataclass(frozen=True)
 class DriverQuery:
-    """What DuckDB is asked, and how many rows that puts together, each as often as it is in some window."""
+    """A query for DuckDB, and the number of partials that it reduces, each counted once per window."""
 
     text: str
     placed: int
 
 
 def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], snapshot: Snapshot) -> DriverQuery | None:
-    """A question as DuckDB is asked it, if it means the same there; None if the answer is Spark's to give."""
+    """A query in DuckDB's SQL, if it means the same there; None if Spark has to run it."""
     catalog = core.catalog(snapshot)
     view = _plain_view(query, bound, catalog)
     if view is None or not core.place.driver or any(duckdb_type(field.type) is None for field in fields):
@@ -59,7 +59,7 @@ def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], sna
 
 
 def rows(query: DriverQuery, fields: Sequence[Field]) -> Any:
-    """The answer as a pyarrow.Table; None if DuckDB gives other columns, or fails, for Spark to say why."""
+    """The answer as a pyarrow.Table; None if DuckDB returns other columns, or fails: Spark then reports the error."""
     import duckdb
     import pyarrow as pa
 
@@ -77,7 +77,7 @@ def rows(query: DriverQuery, fields: Sequence[Field]) -> Any:
 
 
 def relation(core: Core, id: str, snapshot: Snapshot) -> str | None:
-    """What a view or table holds, as a relation; None if that is Spark's to read."""
+    """The contents of a view or table as a relation; None if Spark has to read it."""
     catalog = core.catalog(snapshot)
     found = catalog.objects.get(id)
     if isinstance(found, Table):
@@ -93,7 +93,7 @@ def relation(core: Core, id: str, snapshot: Snapshot) -> str | None:
 
 
 def _emitted(core: Core, view: View, snapshot: Snapshot) -> str | None:
-    """What a view has shown, net: each row as often as its changes add up to."""
+    """The net rows that a view has shown: each as often as its changes add up to."""
     archive = view.emission.late == "archive" and view.progress.clock == "event"
     if view.emission.as_changes or archive or (view.query.ordered and view.emission.mode == "feed"):
         return None
@@ -113,8 +113,7 @@ def _rows_in(snapshot: Snapshot, tables: Iterable[str]) -> int:
 
 
 def of_few(core: Core, bound: Bound, fields: Sequence[Field], remote_query: remote.RemoteQuery) -> Any:
-    """The answer to a question about one table of a database that gives few rows, as a pyarrow.Table; None if it is
-    Spark's to give."""
+    """The answer to a query of one database table with few rows, as a pyarrow.Table; None if Spark has to run it."""
     if (
         not (core.place.driver and remote_query.plain)
         or core.has_settings
@@ -134,7 +133,7 @@ def of_few(core: Core, bound: Bound, fields: Sequence[Field], remote_query: remo
         return None
     duck = connection()
     for field in own:
-        if field.name not in found.column_names:  # not wanted
+        if field.name not in found.column_names:  # not read
             found = found.append_column(field.name, [[None] * len(found)])
     duck.register(_FEW, found)
     try:
@@ -144,7 +143,7 @@ def of_few(core: Core, bound: Bound, fields: Sequence[Field], remote_query: remo
 
 
 def _plain_view(query: Query, bound: Bound, catalog: Catalog) -> View | None:
-    """The view that a question is about, if it is about one and no more."""
+    """The view that a query reads, if it reads only one."""
     select = query.body
     if not isinstance(select, Select) or query.ctes or select.subqueries or len(select.relations) != 1:
         return None
@@ -158,7 +157,7 @@ def _plain_view(query: Query, bound: Bound, catalog: Catalog) -> View | None:
 
 
 def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str | None:
-    """The answer of a view that is nothing but partials put together, as a relation."""
+    """The answer of a view that only reduces partials, as a relation."""
     if (
         view.kept
         or view.emission.as_changes
@@ -199,7 +198,7 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
 
 
 def _partials(core: Core, catalog: Catalog, panes: Panes, use: BlockUse, snapshot: Snapshot) -> str | None:
-    """The partials of a pane table as a relation; where they are had from another one, joined with static tables."""
+    """The partials of a pane table as a relation; if they derive from another one, joined with static tables."""
     if panes.above is None:
         return pane_source(panes, use.columns, snapshot.table_paths(core.ledger, panes.id))
     base, tables = catalog.panes(panes.above.panes), {}
@@ -218,7 +217,7 @@ def _partials(core: Core, catalog: Catalog, panes: Panes, use: BlockUse, snapsho
 
 
 def _many(core: Core, use: BlockUse, table: str, snapshot: Snapshot) -> bool:
-    """Whether windows are better had from those before them than from all of their panes."""
+    """Whether computing windows from the ones before them is cheaper than from all of their panes."""
     windows = use.sliding
     if windows is None or windows.tumbling:
         return False
@@ -226,7 +225,7 @@ def _many(core: Core, use: BlockUse, table: str, snapshot: Snapshot) -> bool:
 
 
 def _placed(use: BlockUse, table: str, snapshot: Snapshot) -> int:
-    """How many partials there are, each as often as it is in some window."""
+    """The number of partials, each counted once per window."""
     windows = use.sliding
     panes = _rows_in(snapshot, [table])
     return panes if windows is None else panes * -(-windows.size // windows.slide)

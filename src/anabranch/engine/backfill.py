@@ -1,4 +1,4 @@
-"""Partials and rows of the past: a view made late is the same as one made early."""
+"""Backfill of past partials and rows: a view created late equals one created early."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def draft(
     *,
     sieve: bool = False,
 ) -> Draft:
-    """The commit that makes a planned view, with what it starts with.
+    """The commit that creates a planned view with its first state.
 
-    With `sieve`, rows that it cannot compute are set aside; its state tables must be its own then.
+    With `sieve`, rows that it cannot compute are set aside; then it must not share state tables.
     """
     merged = catalog.with_objects((*planned.objects, planned.view))
     staged: list[Path] = []
@@ -57,7 +57,7 @@ def draft(
     schemas: dict[str, Any] = {}
 
     def history(each: Panes | Rows | Stream, numbered: bool = False) -> DataFrame | None:
-        # The stream as it was: one that keeps its rows from now on has none to give.
+        # The stream before the commit: one that keeps its rows from now on has no past rows.
         if isinstance(each, Stream):
             return numbering.past_rows(core, catalog.stream(each.id), snapshot)
         stream = catalog.stream(each.stream)
@@ -108,7 +108,7 @@ def fill(
     staged: list[Path],
     sieve: Sieve | None = None,
 ) -> None:
-    """Write what the state tables of a plan start with; `history` gives the rows of the past for each of them."""
+    """Write the first contents of the state tables of a plan; `history` returns the past rows for each."""
     for attempt in range(ATTEMPTS):
         try:
             _fill(core, stream_part, planned, catalog, history, files, schemas, staged, sieve)
@@ -159,7 +159,7 @@ def _fill(
                 )
                 continue
             rows = history(each) if columns else None
-            # Rows that are here for columns made later were counted when they came.
+            # Rows that are read again for later columns were counted when they came.
             group_sizes = sizes_of_history(each, counted=len(columns) == len(each.columns)) if each.spanned else None
             make = partial(stream_part.partials, each, catalog, columns=columns, group_sizes=group_sizes)
         schemas[table] = arrow_schema(fields)
@@ -178,7 +178,7 @@ def _as_they_are(rows: DataFrame) -> DataFrame:
 
 
 class Sieve:
-    """The rows of the past that a new view starts with, without those that it cannot compute."""
+    """The past rows of a new view, without those that it cannot compute."""
 
     def __init__(
         self, core: Core, stream_part: StreamPart, planned: Planned, catalog: Catalog, history: History
@@ -194,14 +194,14 @@ class Sieve:
     def write(
         self, state: Panes | Rows, table: str, write: Callable[[DataFrame], tuple[DataFile, ...]]
     ) -> tuple[DataFile, ...]:
-        """Write what a state table starts with."""
+        """Write the first contents of a state table."""
         checking, found = self._rows_of(state.stream)
         halves = not (isinstance(state, Panes) and state.spanned)
         try:
             files, row_errors = checking.written(table, checking.without(found.indexes), write, halves=halves)
         except Stopped as stopped:
             raise named(self.view, stopped.error) from stopped
-        if row_errors and len(self.states) > 1:  # what it has of the row in other tables is written
+        if row_errors and len(self.states) > 1:  # the row's contributions to other tables are already written
             raise named(self.view, next(iter(row_errors.values())))
         checking.add(self.view, row_errors, found)
         refuse(checking.stream, [found])
@@ -219,7 +219,7 @@ class Sieve:
         return self._checked[id]
 
     def found(self) -> dict[tuple[str, str], Found]:
-        """The rows that the view lacks, by its id and those of streams."""
+        """The rows that the view lacks, by the ids of the view and of streams."""
         return {(self.view.id, id): found for id, (_, found) in self._checked.items() if found.indexes}
 
     def close(self) -> None:
@@ -229,7 +229,7 @@ class Sieve:
 
 
 def _from_partials(core: Core, panes: Panes, way: FillFrom) -> DataFrame:
-    """The new columns of a pane table, from the partials of another one."""
+    """The new columns of a pane table, derived from the partials of another one."""
     snapshot = core.ledger.snapshot()
     base = core.catalog(snapshot).panes(way.panes)
     keys = {quote_name(name): quote_name(key) for name, key in way.keys.items()}
@@ -247,7 +247,7 @@ def _from_partials(core: Core, panes: Panes, way: FillFrom) -> DataFrame:
 
 
 def _settled(core: Core, panes: Panes, staged: list[Path]) -> tuple[DataFile, ...]:
-    """What a pane table starts with that has had its partials from another so far."""
+    """The first files of a pane table whose partials derived from another so far."""
     snapshot = core.ledger.snapshot()
     before = core.catalog(snapshot).objects.get(panes.id)
     if not isinstance(before, Panes) or before.above is None:
@@ -258,7 +258,7 @@ def _settled(core: Core, panes: Panes, staged: list[Path]) -> tuple[DataFile, ..
 def _history(
     core: Core, stream: Stream, snapshot: Snapshot, begin: tuple[int, int] | None, *, numbered: bool
 ) -> DataFrame | None:
-    """The rows of a stream that a new view starts with; None if there are none."""
+    """The past rows of a stream for a new view; None if there are none."""
     state = snapshot.streams.get(stream.id)
     if state is None or state.runs <= (begin[0] if begin is not None else 0):
         return None
@@ -273,6 +273,6 @@ def _history(
 
 
 def rows_since(core: Core, stream: Stream, snapshot: Snapshot, begin: tuple[int, int]) -> DataFrame | None:
-    """The rows of the past, from the one on that a view starts with."""
+    """The past rows from the first one of a view on."""
     rows = numbering.past_rows(core, stream, snapshot)
     return None if rows is None else rows.where(f"coalesce({ROW_NUM}, 0) >= {begin[1]}")

@@ -1,8 +1,8 @@
-"""Tables of state in buckets: files of rows whose keys have one hash, so that a task reads its share of a large table.
+"""State tables in buckets: files of rows by the hash of their keys, so that a task reads only its share of a table.
 
-Files are written in buckets where tasks have them so anyway, and where merging makes a table that deserves it; a bucket
-that outgrows its size is split in two when it is merged again. Files of any number of buckets, and files that are in
-none, can stand beside each other: a task still asks of each row whether it is in its bucket.
+Files are written in buckets where tasks have such rows anyway, and where merging makes a table large enough; a bucket
+that outgrows its size is split in two at the next merge. A table can mix files of any number of buckets and files
+without one: a task still checks the bucket of each row.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from anabranch.plan.states import Panes
 from anabranch.plan.types import duckdb_type
 from anabranch.types import INTEGERS
 
-#: Types whose equal values have the same hash, in Spark's eyes and DuckDB's.
+#: Types whose equal values, for Spark and DuckDB, have equal hashes.
 _HASHED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "binary")
 
 
 def is_hashed(*types: str) -> bool:
-    """Whether equal values of a type have one hash, however they came about."""
+    """Whether equal values of these types have equal hashes, however they were computed."""
     return all(type in (*INTEGERS, *_HASHED) or type.startswith("decimal") for type in types)
 
 
 def hash_of(columns: Iterable[tuple[str, str]]) -> str:
-    """The hash of columns with these names and types, a number whatever its width; empty if there is none.
+    """The hash of columns with these names and types, with integers of all widths alike; empty if there is none.
 
     >>> hash_of([("k", "int"), ("x", "double")])
     'hash(CAST("k" AS BIGINT))'
@@ -45,14 +45,14 @@ def hash_of_partials(panes: Panes) -> str:
 
 
 def lasting(hash: str) -> str:
-    """What the ledger calls a hash: another version of DuckDB may have another."""
+    """The name of a hash in the ledger, with DuckDB's version: another version may hash differently."""
     import duckdb
 
     return f"{hash} of DuckDB {duckdb.__version__}"
 
 
 class FilesByBucket:
-    """The lists of files that tasks read, and of each bucket the files that can have rows of it."""
+    """The files that tasks read, and those that can have rows of a bucket."""
 
     def __init__(self, hashes: Mapping[str, str] | None = None) -> None:
         self.hashes = dict(hashes or {})  # of tables
@@ -73,7 +73,7 @@ class FilesByBucket:
         chosen = {}
         for name, (by, files) in self._lists.items():
             own = Bucket(by, number, count)
-            chosen[name] = [path for path, bucket in files if bucket is None or own.meets(bucket)] or [files[0][0]]
+            chosen[name] = [path for path, bucket in files if bucket is None or own.overlaps(bucket)] or [files[0][0]]
         return chosen
 
 

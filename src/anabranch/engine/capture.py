@@ -31,7 +31,7 @@ VACUUM_EVERY = 50
 
 @dataclass(frozen=True)
 class RunReport:
-    """One committed run, for whoever watches."""
+    """One committed run, as callbacks get it."""
 
     stream: str
     run: int
@@ -83,7 +83,7 @@ class Capture:
         return record
 
     def _check_columns(self, stream: Stream, source: Source, stretch: Stretch) -> None:
-        """Do what the stream says about columns that are not its own; before anything of the stretch is read."""
+        """Apply the stream's policy on schema changes, before any row of the stretch is read."""
         schema_changes = getattr(source, "schema_changes", None)
         if schema_changes is None or stream.on_schema_change == "ignore":
             return
@@ -98,7 +98,7 @@ class Capture:
     def _add_columns(
         self, stream: Stream, source: FilesSource, stretch: Stretch, changes: Sequence[SchemaChange]
     ) -> None:
-        """Give the stream columns more, in a commit of its own: rows of before have NULL there."""
+        """Add columns to the stream, in a commit of its own: earlier rows have NULL there."""
         core = self.core
         with core.ledger.commit_lock:
             now = core.catalog(core.ledger.snapshot()).stream(stream.id)
@@ -141,7 +141,7 @@ class Capture:
         return record
 
     def after_run(self, record: Record) -> None:
-        """Keep the number of files small, piggy-backed on runs, and move the sinks on."""
+        """Merge small files now and then, and advance the sinks."""
         reduce.reduce_due(self.core, record.tables)
         self.core.sinks.move()
         self._runs += 1
@@ -149,9 +149,9 @@ class Capture:
             reduce.vacuum(self.core)
 
     def catch_up(self, stream_ids: Iterable[str], *, end: bool, on_run: OnRun | None = None) -> None:
-        """Take everything the sources hold at this moment. With `end`, a finite source is then at its end.
+        """Take everything that the sources hold now. With `end`, a finite source is then at its end.
 
-        A read waits for this, and so nothing but an error cuts it short: its answer would be an old one.
+        A read waits for this, so only an error ends it early: otherwise the answer would be outdated.
         """
         catalog = self.core.catalog()
         for id in sorted(stream_ids):
@@ -176,11 +176,11 @@ class Capture:
                 self.end(stream)
 
     def end(self, stream: Stream) -> Record | None:
-        """A finite source has nothing more: all its windows close."""
+        """End a finite source that is exhausted: all its windows close."""
         return self._moved(self.runner.move(stream.id, lambda _, state: progress_algebra.end(state), "end"))
 
     def tick(self, stream: Stream) -> Record | None:
-        """Let the clock move progress past idle partitions, and find a stream idle that is silent as a whole."""
+        """Let the clock advance progress past idle partitions, and mark a silent stream as idle."""
         if not stream.live or not stream.policy.follows_rows:
             return None
         now = self.core.now()
@@ -188,15 +188,15 @@ class Capture:
         return self._moved(record)
 
     def fire_due(self) -> Record | None:
-        """Let the delays of triggers fire that are over."""
+        """Fire the triggers whose delays are over."""
         return self._moved(self.runner.fire_due())
 
     def show_waiting(self, stream: Stream) -> Record | None:
-        """Show more of what budgets hold back, while there are no rows to take."""
+        """Show more windows that budgets hold back, while there are no new rows."""
         return self._moved(self.runner.show_waiting(stream.id))
 
     def _moved(self, record: Record | None) -> Record | None:
-        """Progress has moved, if there is a record: what that showed goes to the sinks."""
+        """Advance the sinks after a commit that moved progress, if there is one."""
         if record is not None:
             self.core.sinks.move()
         return record
@@ -210,7 +210,7 @@ class Capture:
         on_run: OnRun | None,
         run_time: float | None = None,
     ) -> None:
-        """Feed several streams at the same time until told to stop, or until their sources have nothing more.
+        """Feed several streams in parallel until `stop` is set, or until their sources have no more rows.
 
         With `run_time`, runs take about so many milliseconds, and longer while rows wait. One that fails stops the
         others; its error is raised when they have ended.
@@ -246,7 +246,7 @@ class Capture:
             for thread in threads:
                 thread.start()
             _join(threads)
-        except BaseException:  # Ctrl-C: nothing goes on behind the back of whoever catches it
+        except BaseException:  # Ctrl-C: no thread may continue after the caller catches it
             stop.set()
             _join(threads)
             raise

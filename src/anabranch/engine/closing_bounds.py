@@ -1,4 +1,4 @@
-"""Up to where windows close in a commit, and which partials have to be read for that."""
+"""The bounds up to which windows close in a commit, and the partials to read for that."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anabranch.engine.core import Core
 from anabranch.engine.progress_bounds import KeyBounds
 from anabranch.ledger import DataFile, Snapshot
 
-#: The bounds of keys that are further than their stream, for DuckDB.
+#: DuckDB's table of the bounds of keys that are ahead of their stream.
 MARKS = "_marks"
 #: Before all times.
 EARLIEST = -(2**62)
@@ -21,7 +21,7 @@ Added = Mapping[str, tuple[DataFile, ...]]
 
 @dataclass(frozen=True)
 class Closing:
-    """Up to where windows had closed before a commit, and have closed after it; some keys further than the others."""
+    """The bounds up to which windows were closed before and after a commit; some keys have their own."""
 
     before: int | None
     after: int | None
@@ -40,7 +40,7 @@ class Closing:
         return self.after if self.keys is None else highest(self.after, self.keys.furthest[1])
 
     def moves(self) -> Iterable[tuple[int | None, int | None]]:
-        """The bounds of the stream, and of each key that has its own."""
+        """The bounds of the stream, and of each key with its own."""
         yield self.before, self.after
         for part in self.keys.parts() if self.keys is not None else ():
             assert self.keys is not None
@@ -62,7 +62,7 @@ class Closing:
         )
 
     def sql(self) -> tuple[str, str, str]:
-        """For a row with keys: its bounds before and after, and what to join for them."""
+        """For a row with keys: the expressions of its bounds before and after, and the join that they need."""
         before, after = (str(EARLIEST if bound is None else bound) for bound in (self.before, self.after))
         if self.keys is None:
             return before, after, ""
@@ -77,9 +77,9 @@ class Closing:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which partials a commit of a view reads: its own, and those of panes in [low, high) that were there.
+    """The partials that a commit of a view reads: its own, and earlier ones of panes in [low, high).
 
-    `late`: some of its own may be in windows that were shown.
+    `late`: some of its own may be in windows that were already shown.
     """
 
     panes: str
@@ -102,7 +102,7 @@ class Scope:
         return [*(each for each in there if each.may_hold(self.low, self.high)), *self.new]
 
     def rows(self, snapshot: Snapshot) -> int:
-        """How many partials that is, each as often as it is in some window."""
+        """The number of these partials, each counted once per window."""
         return sum(file.rows for file in self.files(snapshot)) * -(-self.windows.size // self.windows.slide)
 
     def paths(self, core: Core, snapshot: Snapshot) -> list[str]:

@@ -1,4 +1,4 @@
-"""What every part of the engine shares: the ledger, the Spark session made on first need, the clock, the sources."""
+"""The shared state of the engine: the ledger, the lazily created Spark session, the clock, the sources."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from anabranch.engine.table_cache import TableCache
     from anabranch.engine.trigger import Timers
 
-#: How long to wait before looking again for new rows.
+#: Seconds to wait before polling again for new rows.
 PAUSE = 0.2
-#: How often a stretch is read again because its source changed under it.
+#: How often to read a stretch whose source changes meanwhile.
 ATTEMPTS = 3
 Clock = Callable[[], datetime]
-#: The time from where a run knows which windows are over to where what they show is ready to be committed.
+#: The phase of a run from knowing which windows are over to having their changes ready to commit.
 POST_CUT = "post cut"
 
 
@@ -60,7 +60,7 @@ def _of_the_machine() -> datetime:
 
 
 class Core(ABC):
-    """One open home and the Spark session that works for it. `Home` puts its parts together."""
+    """One open home and its Spark session. `Home` creates its components."""
 
     def __init__(
         self,
@@ -95,20 +95,20 @@ class Core(ABC):
         self._progress: dict[str, tuple[Mapping[str, Any], ProgressState]] = {}
         self._catalog: tuple[Mapping[str, Any], Catalog] | None = None
         self._scratch: Path | None = None
-        #: Files with what came through pipes, by path and number of the pipe.
+        #: Files with the contents of pipes, by path and number of the pipe.
         self.spools: dict[tuple[str, int], str] = {}
-        #: The columns of files that were named in queries, and which of them have no bad rows.
+        #: The inferred columns of files that queries named, and which of these files have no bad rows.
         self.inferred: dict[Any, tuple[Field, ...]] = {}
         self.looked_through: set[Any] = set()
-        #: Told of what went wrong but stops nothing.
+        #: Called with warnings.
         self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
-        #: Around the start of Spark, for whoever waits for it.
+        #: A context manager around the start of Spark, to show progress.
         self.starting: Callable[[], AbstractContextManager[None]] = nullcontext
-        #: Whether Spark is in the hands of somebody who may have changed its settings and functions.
+        #: Whether the user has the Spark session, and may have changed its settings and functions.
         self.handed_out = False
-        #: Why the query that is being answered is not answered without Spark.
+        #: Why the current query needs Spark.
         self.needs_spark: str | None = None
-        #: Told of what a statement is about to do; None: nobody listens.
+        #: Called with what a statement is about to do; None: no callback.
         self.notify: Callable[[str], None] | None = None
 
     # ---- Spark
@@ -132,26 +132,26 @@ class Core(ABC):
 
     @property
     def given(self) -> SparkSession | None:
-        """The session of the user's own, if there is one; ours is another one beside it."""
+        """The user's own session, if there is one; the engine's is separate."""
         return self._given
 
     @property
     def started(self) -> bool:
-        """Whether Spark has been needed so far."""
+        """Whether Spark has been started."""
         return self._frames is not None
 
     @property
     def has_settings(self) -> bool:
-        """Whether somebody set something, or may have, that changes what Spark answers."""
+        """Whether settings that change Spark's answers were made, or may have been."""
         return self.handed_out or any(key.startswith("spark.sql.") for key in self._conf)
 
     def cancel(self) -> None:
-        """Have Spark give up the jobs that are under way, if it is started and ours."""
+        """Cancel running Spark jobs, if Spark is started and ours."""
         if self._frames is not None and self._given is None:
             self._frames.spark.sparkContext.cancelAllJobs()
 
     def set_clock(self, moment: datetime | None) -> None:
-        """Stop the clock at a moment; None lets it go on."""
+        """Stop the clock at a moment; None restarts it."""
         fixed: Clock | None = None if moment is None else lambda: moment
         self._clock = fixed or self._own_clock
         self.ledger.use_clock(self._clock)
@@ -161,37 +161,37 @@ class Core(ABC):
         moment = self._clock()
         return int(moment.timestamp()) * 1_000_000 + moment.microsecond
 
-    # ---- what a home is made of
+    # ---- components of a home
 
     @property
     @abstractmethod
     def timers(self) -> Timers:
-        """The keys of views with triggers that wait for something."""
+        """The pending keys of views with triggers."""
 
     @property
     @abstractmethod
     def table_cache(self) -> TableCache:
-        """Tables of the ledger in memory, for nodes that are computed on the driver."""
+        """Ledger tables in memory, for nodes that are computed on the driver."""
 
     @property
     @abstractmethod
     def hot(self) -> Hot:
-        """The groups of views that are kept in memory."""
+        """The groups of views in memory."""
 
     @property
     @abstractmethod
     def arrivals(self) -> Arrivals:
-        """Which run brought which rows."""
+        """The run of each row."""
 
     @property
     @abstractmethod
     def driver_changes(self) -> DriverChanges:
-        """Which nodes DuckDB can compute."""
+        """The nodes that DuckDB can compute."""
 
     @property
     @abstractmethod
     def kernels(self) -> Kernels:
-        """What has Spark's tasks run DuckDB."""
+        """DuckDB inside Spark's tasks."""
 
     @property
     @abstractmethod
@@ -201,7 +201,7 @@ class Core(ABC):
     @property
     @abstractmethod
     def sinks(self) -> Sinks:
-        """What moves the sinks."""
+        """The writer of the sinks."""
 
     def close(self) -> None:
         self.stop.set()
@@ -216,7 +216,7 @@ class Core(ABC):
         return self.ledger.snapshot()
 
     def pinned(self) -> AbstractContextManager[Snapshot]:
-        """The newest version, whose files stay while it is read."""
+        """The newest version, whose files are kept while it is read."""
         return self.ledger.pin(self.snapshot().version)
 
     def catalog(self, snapshot: Snapshot | None = None) -> Catalog:
@@ -227,7 +227,7 @@ class Core(ABC):
 
     @contextmanager
     def merging(self, tables: Iterable[str]) -> Iterator[list[str]]:
-        """Those of some tables whose files nobody else is merging; nobody else will meanwhile."""
+        """Claims tables for merging: yields those that no other thread is merging."""
         with self._merging_lock:
             mine = [table for table in dict.fromkeys(tables) if table not in self._merging]
             self._merging.update(mine)
@@ -238,7 +238,7 @@ class Core(ABC):
                 self._merging.difference_update(mine)
 
     def stream_lock(self, stream_id: str) -> threading.RLock:  # type: ignore[valid-type,unused-ignore]
-        """Runs of one stream come one after the other."""
+        """The lock that serialises the runs of one stream."""
         return self._stream_locks.setdefault(stream_id, threading.RLock())
 
     def progress(self, snapshot: Snapshot, stream_id: str) -> ProgressState:
@@ -247,14 +247,14 @@ class Core(ABC):
             return ProgressState()
         written = state.last.progress
         known = self._progress.get(stream_id)
-        if known is None or known[0] is not written:  # with progress by key it is a long text to read
+        if known is None or known[0] is not written:  # progress by key is a long text to parse
             known = self._progress[stream_id] = written, ProgressState.from_json(written)
         return known[1]
 
     # ---- sources
 
     def source(self, stream: Stream) -> Source | None:
-        """The source of a stream, made once; None for a stream that is fed by INSERT and COPY."""
+        """The source of a stream, created once; None for a stream that is fed by INSERT and COPY."""
         if stream.source is None:
             return None
         if stream.id not in self._sources:
@@ -264,11 +264,11 @@ class Core(ABC):
         return self._sources[stream.id]
 
     def past_source(self, stream: Stream) -> Source | None:
-        """The source of a stream, if the rows of its past can be read from there."""
+        """The source of a stream, if past rows can be read from it."""
         return self.source(stream) if stream.rereadable else None
 
     def lookup_client(self, table: Table) -> LookupClient:
-        """What asks a table outside, made once: it remembers answers where the table says so."""
+        """The client of an external table, created once: it caches answers if the table allows it."""
         if table.id not in self.askers:
             from anabranch.engine.lookup_client import LookupClient
             from anabranch.sources.lookup import Asking, open_source
@@ -281,7 +281,7 @@ class Core(ABC):
         return self.askers[table.id]
 
     def source_folder(self, id: str) -> Path:
-        """What the source of a stream keeps for itself, for as long as the stream is there."""
+        """The folder of a source's own state, which lives as long as its stream."""
         folder = self.ledger.home / "sources" / id
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -334,7 +334,7 @@ class Core(ABC):
         return made(options, lambda: self.spark, fields, seen, now=self.now, scratch=self.scratch)
 
     def spooled(self, path: str) -> str:
-        """The path of a file with what came through a pipe, which can be read only once; other paths are files."""
+        """The path of a file with the contents of a pipe, which can be read only once; other paths are unchanged."""
         if not is_pipe(path):
             return path
         if path == STDIN and sys.stdin is not None and sys.stdin.isatty():
@@ -351,17 +351,17 @@ class Core(ABC):
         return self.spools[key]
 
     def pause(self) -> None:
-        """Wait before looking again for new rows."""
+        """Wait before polling again for new rows."""
         time.sleep(PAUSE)
 
     def scratch(self) -> Path:
-        """A folder for files that nobody needs after this process."""
+        """A folder for files that are not needed after this process."""
         if self._scratch is None:
             inside = self.ledger.home / "staging" if self.ledger.writable else None
             self._scratch = Path(tempfile.mkdtemp(prefix="anabranch-", dir=inside))
         return self._scratch
 
-    # ---- tables of the ledger as frames
+    # ---- ledger tables as frames
 
     def table_frame(
         self,
@@ -374,7 +374,7 @@ class Core(ABC):
         return self.frames.parquet(snapshot.table_paths(self.ledger, table_id, low, high), fields)
 
     def static_frame(self, table_id: str, fields: tuple[Field, ...], at: tuple[int, int]) -> DataFrame:
-        """A static table as it was when a view read it; kept in memory, for every run joins with it."""
+        """A static table at the version that a view read; cached, since every run joins with it."""
         key = (table_id, at[1])
         if key not in self._statics:
             snapshot = self.ledger.snapshot(at[0])
@@ -391,14 +391,14 @@ class Stopwatch:
         self._begin = self._last = self._cut = time.perf_counter()
 
     def lap(self, phase: str, part: str | None = None) -> None:
-        """The time since the last lap belongs to a phase; with `part`, to that part of it as well."""
+        """Add the time since the last lap to a phase; with `part`, to that part of it as well."""
         now = time.perf_counter()
         for name in (phase,) if part is None else (phase, f"{phase} {part}"):
             self.milliseconds[name] = round(self.milliseconds.get(name, 0.0) + (now - self._last) * 1000, 1)
         self._last = now
 
     def cut(self) -> None:
-        """From here on it is known which windows are over."""
+        """Mark the moment from which it is known which windows are over."""
         self._cut = time.perf_counter()
 
     def total(self) -> dict[str, float]:

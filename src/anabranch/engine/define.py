@@ -1,4 +1,4 @@
-"""CREATE, DROP and REFRESH: definitions into the catalog, with whatever state they need, in one commit each."""
+"""CREATE, DROP and REFRESH: definitions and the state that they need, in one commit each."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Definer:
             if kind is not None:
                 source = self.core.make_source(kind, options, fields or None)
                 if isinstance(source, FilesSource) and scheme_of(source.path) is not None:
-                    source.listing()  # of a store that cannot be looked into it would seem that there is nothing
+                    source.listing()  # fails for a store that cannot be listed, which would otherwise look empty
                 if kind != "files" and registry.is_files(kind):
                     kind, options = "files", {**options, "format": kind}
                 if kind == "files":
@@ -167,7 +167,7 @@ class Definer:
 
     def _declared(self, statement: CreateStream | CreateTable) -> list[Field]:
         fields = []
-        _ = self.core.spark  # types are read by Spark's own parser
+        _ = self.core.spark  # Spark's parser reads types
         for column in statement.columns:
             try:
                 type = struct((Field(column.name, column.type),)).fields[0].dataType.simpleString()
@@ -179,7 +179,7 @@ class Definer:
                     end=column.span.end,
                     hint="an array is ARRAY<INT>" if "[" in column.type else None,
                 ) from error
-            # One type of time at the door: UTC. Texts have any length: Spark has rows of no others.
+            # Times are stored as UTC timestamps. Texts have any length: Spark has no other type for rows.
             type = re.sub(r"\b(var)?char\(\d+\)", "string", type)
             fields.append(Field(column.name, "timestamp" if type == "timestamp_ntz" else type))
         return fields
@@ -195,7 +195,7 @@ class Definer:
         return time
 
     def _check_rule(self, statement: CreateStream, given: Expression, wanted: str, fields: tuple[Field, ...]) -> None:
-        """Have Spark look at what it is to compute of each row."""
+        """Have Spark analyse the rule's expression over a row."""
 
         def wrong(message: str) -> WrongType:
             return WrongType(message, text=statement.text, start=given.span.start, end=given.span.end)
@@ -210,7 +210,7 @@ class Definer:
             raise wrong(f"this is not a {'time' if wanted == 'timestamp' else 'condition'}, but of type {type.upper()}")
 
     def _idle(self, statement: CreateStream, kind: str | None) -> int | None:
-        """How long a silent part holds progress. By key it is said by the stream, or follows from the clock."""
+        """How long a silent partition holds progress back. By key, the stream sets it, or it follows from the clock."""
         mark = statement.watermark
         if mark is None or mark.key is None or registry.is_live(kind):
             return (mark.idle if mark is not None else None) or DEFAULT_IDLE
@@ -267,7 +267,7 @@ class Definer:
         )
 
     def _create_outside(self, statement: CreateTable, source: SourceSpec, id: str, declared: tuple[Field, ...]) -> str:
-        """A table that lives in a database: loaded if it is small, asked by key if it is large."""
+        """A table in a database: loaded if it is small, looked up by key if it is large."""
         options = dict(source.options)
         if isinstance(options.get("path"), str):
             options["path"] = str(Path(str(options["path"]).removeprefix("file://")).absolute())
@@ -285,7 +285,7 @@ class Definer:
             raise _at(statement, column.span, error) from error
         except SourceError as error:
             raise _at(statement, source.span, error) from error
-        every_run = statement.every_run and not why  # what is looked up by key is asked in every run
+        every_run = statement.every_run and not why  # every run looks its keys up anyway
         table = Table(id, statement.name.last, statement.sql, fields, source.kind, options, None, every_run, why)
         if rows is not None:
             return self._fill_table(statement, table, rows)
@@ -335,7 +335,7 @@ class Definer:
             raise _at(statement, span, error) from error
 
     def _with_header(self, options: dict[str, Any], declared: tuple[Field, ...]) -> dict[str, Any]:
-        """Where columns were inferred from a header, the header is not a row either."""
+        """The options with a header where columns were inferred from one: it is not a row."""
         text = format_of(str(options.get("path", "")), options.get("format")) in ("csv", "tsv")
         return {"header": True, **options} if text and not declared else options
 
@@ -349,7 +349,7 @@ class Definer:
         return f"table {table.name} refreshed; views read it as it is now, for rows from here on"
 
     def refresh_table(self, table: Table, *, only_changed: bool = False) -> None:
-        """Load a table again, and let views read it as it is now; with `only_changed`, if loading it changes it."""
+        """Load a table again for its views to read; with `only_changed`, only if its rows have changed."""
         with self._still(table), self.core.ledger.commit_lock:
             snapshot = self.core.snapshot()
             staged: list[Path] = []
@@ -387,7 +387,7 @@ class Definer:
                 if isinstance(each, Panes | Rows | View) and table.id in each.table_versions:
                     at = {**each.table_versions, table.id: (version, own)}
                     if own != each.table_versions[table.id][1]:
-                        if isinstance(each, Panes) and each.above is not None:  # what is there met the table as it was
+                        if isinstance(each, Panes) and each.above is not None:  # its join read the old table
                             tables[each.id] = TableChange(
                                 add=write_own_files(self.core, catalog, each, snapshot, staged)
                             )
@@ -400,7 +400,7 @@ class Definer:
             self.runner.renew(table.id)
 
     def _still(self, table: Table) -> contextlib.ExitStack:
-        """Hold the runs still whose partials have yet to meet a table: they meet it as it was, all of them or none."""
+        """Block runs whose partials are yet to be joined with a table: all or none are joined with its old version."""
         while True:
             waiting = self._waiting(table)
             held = stream_locks(self.core, waiting)
@@ -413,7 +413,7 @@ class Definer:
         return {each.stream for each in panes if each.above is not None and table.id in each.table_versions}
 
     def _tidied(self, draft: Draft, catalog: Catalog) -> Draft:
-        """A commit that also takes out partials that others were had from until now, if nobody needs them any more."""
+        """A commit that also drops partials that others derived from until now, if they are no longer needed."""
         bases = {each.above.panes for each in catalog.of(Panes) if each.above is not None}
         if not bases:
             return draft
@@ -452,9 +452,9 @@ class Definer:
         *,
         feed: bool = False,
     ) -> View:
-        """Plan a view, fill its state from the rows there are, and commit both together.
+        """Plan a view, fill its state from past rows, and commit both together.
 
-        With `feed`, its changes are kept though its text does not ask for it.
+        With `feed`, its changes are kept even if its text does not say so.
         """
         core = self.core
         if feed or query.emits or needs_lookups(text, with_hints(text, query, core.catalog()), query):
@@ -471,7 +471,7 @@ class Definer:
         if start != "beginning":
             _refuse_start(text, query, bound, start)
         streams = {r.target for r in bound.references.values() if r.kind == "stream"}
-        for reference in bound.references.values():  # a view may come to read the streams of views
+        for reference in bound.references.values():  # a rule may merge the views' queries, over their streams
             streams |= catalog.sources_of(catalog.view(reference.target)) if reference.kind == "view" else set()
         with stream_locks(core, streams), core.ledger.commit_lock:
             # Read again under the lock: another thread may have added columns to a pane table that this view shares.
@@ -496,7 +496,7 @@ class Definer:
                     error.text, error.start, error.end = text, query.span.start, query.span.start + 6
                 if not is_data_error(error):
                     raise
-                # Rows of the past that it cannot compute are set aside: it shares nothing with views that have them.
+                # Past rows that it cannot compute are set aside: it shares no tables with views that have them.
                 planned = _with_own_panes(planned_in(replace(planning, own_panes=True)))
                 _refuse_gone(planned, catalog, planning, text, query)
                 draft = backfill.draft(
@@ -517,7 +517,7 @@ class Definer:
         return planned.view
 
     def keep_changes(self, view: View) -> View:
-        """Have the changes of a view kept from now on, for whoever asked for them; its answer is its first change."""
+        """Keep the changes of a view from now on; its present answer is its first change."""
         core = self.core
         for below in core.catalog().all_below(view):
             if below.state.stopped:
@@ -541,13 +541,13 @@ class Definer:
                     start=view.beginning.start, fields=view.fields, catalog=catalog, planning=each, feed=True,
                 )  # fmt: skip
                 if not planned.fill_columns and not planned.fill_rows:
-                    break  # it goes on with the partials that it has, though their rows may be gone
+                    break  # it continues with its partials, even if their rows are gone
             read = {id for each in (view, *catalog.nodes_of(view)) for id in each.query.streams.values()}
             _refuse_gone(planned, catalog, planning, statement.text, statement.query, frozenset(read))
             _refuse_other_tables(planned, catalog, view)
             state = replace(planned.view.state, lacks=view.state.lacks)
             rows = catalog.objects.get(view.query.rows or "")
-            if isinstance(rows, Rows):  # they are its first changes
+            if isinstance(rows, Rows):  # its rows are its first changes
                 state = replace(state, refreshed=rows.refreshed)
             planned = replace(planned, view=replace(planned.view, state=state))
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, planning.begins)
@@ -562,7 +562,7 @@ class Definer:
         return planned.view
 
     def keep_below(self, text: str, query: Query) -> None:
-        """The changes of the views that a view reads are needed for its own."""
+        """Keep the changes of the views that a view reads, which its own changes need."""
         catalog = self.core.catalog()
         bound = Binder(text, catalog, query).bind()
         for reference in bound.references.values():
@@ -570,14 +570,14 @@ class Definer:
                 self.keep_changes(catalog.view(reference.target))
 
     def planning_context(self) -> PlanningContext:
-        """The world for a plan that is only looked at: the ids it is given stay free."""
+        """The context for a plan that is only explained: its ids remain free."""
         given = set(self._given)
         return replace(self.planning(self.core.snapshot(), "beginning"), new_id=lambda name: self._new_id(name, given))
 
     def planning(
         self, snapshot: Snapshot, start: str | int, known: Mapping[str, tuple[int, int]] | None = None
     ) -> PlanningContext:
-        """What planning asks of the world; `known` are the beginnings of a view that has started already."""
+        """The planning context; `known` are the beginnings of an existing view."""
 
         def first_run(stream: Stream) -> int:
             begin = begins(stream)
@@ -614,7 +614,7 @@ class Definer:
     # ---- sinks
 
     def create_sink(self, statement: CreateSink, *, again_is_fine: bool) -> str:
-        """Define a sink, in one commit, and write the answer as it is."""
+        """Define a sink, in one commit, and write the present answer."""
         core = self.core
         name = self._free_name(statement, statement.name, "sink", again_is_fine)
         if name is None:
@@ -623,7 +623,7 @@ class Definer:
         if "path" in options:
             options["path"] = os.path.abspath(options["path"].removeprefix("file://"))
         view = self.find(statement, statement.view, View)
-        # Folders say whose they are, so an id is not given again when a sink is made anew under its old name.
+        # Folders contain the id, so it is not reused for a new sink of the same name.
         id = self._new_id(f"{name[:31]}_{uuid.uuid4().hex[:8]}")
         sink = Sink(id, name, statement.sql, view.id, statement.into.kind, options)
         try:
@@ -648,7 +648,7 @@ class Definer:
             )
 
     def _check_place(self, path: Path) -> None:
-        """A sink has a folder of its own, away from the home and from other sinks."""
+        """Refuse a folder that overlaps the home or another sink."""
         core = self.core
         taken = {core.ledger.home: f"the home {core.ledger.home}"}
         for other in core.catalog().of(Sink):
@@ -693,7 +693,7 @@ class Definer:
         return f"{statement.kind} {found.name} dropped"
 
     def _leave(self, stream: Stream) -> None:
-        """Take away what the source of a stream made outside, or tell that it is still there."""
+        """Remove what the source of a stream created outside, or warn that it remains."""
         try:
             source = self.core.source(stream)
             if isinstance(source, Leaving):
@@ -704,7 +704,7 @@ class Definer:
             )
 
     def drop_draft(self, catalog: Catalog, found: Stream | Table | View | Sink, *, keep_readers: bool = False) -> Draft:
-        """Take out an object, what reads it (unless `keep_readers`), and the state that nobody needs any more."""
+        """Drop an object, its readers (unless `keep_readers`), and state that is no longer needed."""
         doomed: dict[str, Any] = {}
 
         def doom(each: Stream | Table | View | Sink) -> None:
@@ -734,7 +734,7 @@ class Definer:
         return Draft("drop", tables=tables, catalog=changes)
 
     def _without(self, catalog: Catalog, name: str) -> Catalog:
-        """The catalog as it is once an object that is being replaced is gone."""
+        """The catalog without an object that is being replaced."""
         found = catalog.find(name)
         if found is None:
             return catalog
@@ -742,7 +742,7 @@ class Definer:
         return catalog.after(draft.catalog)
 
     def _replace_or_commit(self, statement: Any, draft: Draft) -> Record:
-        """Commit a definition; OR REPLACE takes out the old one in the same commit."""
+        """Commit a definition; OR REPLACE drops the old one in the same commit."""
         with self.core.ledger.commit_lock:
             snapshot = self.core.snapshot()
             catalog = self.core.catalog(snapshot)
@@ -772,8 +772,8 @@ class Definer:
     # ---- names
 
     def _is_same(self, sql: str, statement: Statement) -> bool:
-        """Whether a statement is the one that made something there is. Homes have had NET, windows of windows and
-        the notations of other systems written out as queries: these are compared as relations."""
+        """Whether a statement equals the one that created an object. Older homes stored NET, windows of windows and the
+        syntax of other systems rewritten as queries: these are compared as relations."""
         (made,) = parse(sql)
         if made.normal == statement.normal:
             return True
@@ -792,7 +792,7 @@ class Definer:
         return show(rels[0]) == show(rels[1])
 
     def _free_name(self, statement: Any, name: Name, kind: str, again_is_fine: bool) -> str | None:
-        """The name, if it can be given; None if the very same thing is there already."""
+        """The name, if it is free; None if an identical object has it."""
         if len(name.parts) > 1 or name.last.lower() in RESERVED or name.last.startswith("_"):
             raise SqlError(
                 f"{name} cannot be the name of a {kind}",
@@ -810,7 +810,7 @@ class Definer:
         if again_is_fine and self._is_same(found.sql, statement):
             return None
         hint = f"DROP {found.kind.upper()} {found.name} first, or use CREATE OR REPLACE"
-        if not same or kind == "sink":  # in place of a view there must not be a stream whose rows are gone
+        if not same or kind == "sink":  # replacing must not turn a view into a stream whose rows are gone
             hint = f"DROP {found.kind.upper()} {found.name} first, or take another name"
         elif again_is_fine:
             hint = f"its definition differs from the one in the home; CREATE OR REPLACE {kind.upper()} makes it anew"
@@ -847,7 +847,7 @@ class Definer:
         return UnknownName(message, text=statement.text, start=name.span.start, end=name.span.end, hint=hint)
 
     def _new_id(self, name: str, given: set[str] | None = None) -> str:
-        """A readable id that was never used in this home, nor `given` before."""
+        """A readable id that was never used in this home, nor is in `given`."""
         given = self._given if given is None else given
         base = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:40] or "x"
         snapshot = self.core.snapshot()
@@ -871,7 +871,7 @@ def _with_own_panes(planned: Planned) -> Planned:
 
 
 def unneeded(catalog: Catalog, left: list[View]) -> dict[str, Any]:
-    """The state that the views that are left do not need: None for a table, fewer columns for one of partials."""
+    """State that the remaining views do not need: None for a whole table, or a pane table with fewer columns."""
     changes: dict[str, Any] = {}
     used: dict[str, set[str]] = {}
     presences: dict[str, list[str]] = {}
@@ -879,7 +879,7 @@ def unneeded(catalog: Catalog, left: list[View]) -> dict[str, Any]:
         used.setdefault(use.panes, set()).update(use.columns)
         presences.setdefault(use.panes, []).append(use.presence)
     for state in catalog.of(Panes):
-        if state.above is not None and state.id in used:  # what its partials are had from is used as well
+        if state.above is not None and state.id in used:  # the columns that its partials derive from are used too
             below = state.above.columns
             used.setdefault(state.above.panes, set()).update(below[name] for name in used[state.id])
             presences.setdefault(state.above.panes, []).extend(below[name] for name in presences[state.id])
@@ -888,7 +888,7 @@ def unneeded(catalog: Catalog, left: list[View]) -> dict[str, Any]:
             changes[state.id] = None
             continue
         columns = tuple(column for column in state.columns if column.name in used[state.id])
-        # A condition that only views had that are gone may fail for rows that the others can compute.
+        # A condition of dropped views may fail for rows that the others can compute.
         kept = replace(state, columns=columns, conditions=state.conditions_of(presences[state.id]))
         if (kept.columns, set(kept.conditions)) != (state.columns, set(state.conditions)):
             changes[state.id] = to_json(kept)
@@ -899,7 +899,7 @@ def unneeded(catalog: Catalog, left: list[View]) -> dict[str, Any]:
 
 
 def _unreserved(fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    """The columns of a source; one with a name that runs use for themselves has to be left out by hand."""
+    """The columns of a source; refuses names that runs reserve, which the user has to exclude."""
     taken = [field.name for field in fields if field.name.startswith("_")]
     if taken:
         raise SourceError(
@@ -958,7 +958,7 @@ def check_type(field: Field, text: str, query: Query) -> None:
 
 
 def stream_locks(core: Core, streams: set[str]) -> contextlib.ExitStack:
-    """Hold the runs of several streams still, always in the same order."""
+    """Block the runs of several streams, always in the same order."""
     stack = contextlib.ExitStack()
     for id in sorted(streams):
         stack.enter_context(core.stream_lock(id))
@@ -966,13 +966,13 @@ def stream_locks(core: Core, streams: set[str]) -> contextlib.ExitStack:
 
 
 def _from_present_runs(planning: PlanningContext, catalog: Catalog, view: View) -> PlanningContext:
-    """The world for a view that goes on with what it has, from the runs on that this begins with."""
+    """The context for a view that continues with its state, from the first runs of that state."""
     known = beginnings(catalog, view)
     return replace(planning, first_run=lambda stream: known.get(stream.id, planning.first_run(stream)))
 
 
 def _with_read_versions(planning: PlanningContext, catalog: Catalog, view: View) -> PlanningContext:
-    """The world for a view that goes on with static tables as it has read them."""
+    """The context for a view that continues with the versions of static tables that it has read."""
     nodes = [view, *catalog.nodes_of(view)]
     states = [
         catalog[id]
@@ -989,7 +989,7 @@ def _with_read_versions(planning: PlanningContext, catalog: Catalog, view: View)
 
 
 def _refuse_other_tables(planned: Planned, catalog: Catalog, view: View) -> None:
-    """Refuse to fill partials anew for a view whose rows were joined with a table that has changed since."""
+    """Refuse to refill partials of a view whose rows were joined with a table that has changed since."""
     states = [catalog[use.panes] for each in (view, *catalog.nodes_of(view)) for use in each.query.blocks]
     refreshed = {id for each in states if isinstance(each, Panes) and each.refreshed for id in each.statics.values()}
     filled = [each for each in planned.objects if isinstance(each, Panes) and each.id in planned.fill_columns]
@@ -1003,7 +1003,7 @@ def _refuse_other_tables(planned: Planned, catalog: Catalog, view: View) -> None
 
 
 def refuse_stars(text: str, query: Query, bound: Bound, catalog: Catalog) -> None:
-    """Refuse * in a view over a stream that can get more columns: the view would have to become another one."""
+    """Refuse * in a view over a stream that can get more columns: the view would have to change."""
     targets = [catalog.stream(each.target) for each in bound.references.values() if each.kind == "stream"]
     growing = next((stream.name for stream in targets if stream.on_schema_change == "add"), None)
     for item in (item for select, _ in query.selects() for item in select.items if item.star and growing is not None):
@@ -1017,12 +1017,12 @@ def refuse_stars(text: str, query: Query, bound: Bound, catalog: Catalog) -> Non
 
 
 def all_begins(catalog: Catalog, view: View) -> dict[str, tuple[int, int]]:
-    """With which run and row of each stream a view started, and the nodes that it owns."""
+    """The first run and row of each stream for a view and its nodes."""
     return {id: begin for each in (*catalog.nodes_of(view), view) for id, begin in each.beginning.rows.items()}
 
 
 def _check_start(stream: Stream, snapshot: Snapshot, start: str | int, run: int) -> None:
-    """Refuse to start with rows of the past that are gone."""
+    """Refuse to start with past rows that are gone."""
     state = snapshot.streams.get(stream.id)
     kept = stream.kept_since is not None and stream.kept_since <= run
     if state is not None and state.runs > run and not stream.rereadable and not kept:
@@ -1041,8 +1041,8 @@ def _refuse_gone(
     query: Query,
     known: frozenset[str] = frozenset(),
 ) -> None:
-    """Refuse a view that needs rows of the past which are gone, and has them in no partials either: it would show a
-    part as if it were all. `known` are streams whose rows it has read so far."""
+    """Refuse a view that needs past rows which are gone and in no partials either: its answer would be incomplete.
+    `known` are streams whose rows it has read so far."""
     needed: dict[str, str] = {}  # stream -> what needs its rows
     for each in (*planned.objects, planned.view):
         if isinstance(each, View):
@@ -1082,7 +1082,7 @@ def _refuse_start(text: str, query: Query, bound: Bound, start: str | int) -> No
 
 
 def _load(snapshot: Snapshot, id: str) -> Load | None:
-    """What the last run brought to a stream or a pane table."""
+    """The load of the last run on a stream or a pane table."""
     state = snapshot.streams.get(id)
     if state is not None and state.last is not None:
         last = state.last

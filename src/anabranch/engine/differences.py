@@ -1,7 +1,7 @@
-"""Windows as differences: a partial comes in with the first window that it counts in, and goes out behind the last.
+"""Windows by difference: a partial is added at its first window, and subtracted after its last.
 
-What has come in and not gone out is the partial of a window, so that each one counts twice, however many windows it is
-in. Between two such events all windows are alike. Only for partials that can be taken out of a sum again.
+The running total is the partial of a window, so each partial counts twice, however many windows it is in. Windows
+between two such events are equal. Only for partials that can be subtracted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anabranch.sql.lexer import quote_name
 
 
 def sliding_text(panes: Panes, use: BlockUse, windows: SlidingWindows) -> str:
-    """The partials of windows at equal distances, from those behind `@panes`; `__start` is where a window starts."""
+    """The partials of sliding windows, from `@panes`; `__start` is the start of a window."""
     first, last = ends_sql(panes, windows, "spark")
     running, values = _running(panes, use, first, f"{last} + {windows.slide}")
     starts = f"explode(sequence(__at, __next - {windows.slide}, CAST({windows.slide} AS BIGINT))) AS __start"
@@ -23,7 +23,7 @@ def sliding_text(panes: Panes, use: BlockUse, windows: SlidingWindows) -> str:
 
 
 def bins_text(panes: Panes, use: BlockUse) -> str:
-    """The partials of windows that end at rows, from those behind `@panes`; `__wid` is where a window ends."""
+    """The partials of windows that end at rows, from `@panes`; `__wid` is the end of a window."""
     assert use.bins is not None
     size, every, order, ends = use.bins
     value = f"unix_micros({PANE})"
@@ -32,7 +32,7 @@ def bins_text(panes: Panes, use: BlockUse) -> str:
     if order == "rank" and every > 1:
         ranked = f"SELECT wid, n, sum(n) OVER (ORDER BY wid) AS upto FROM ({counted})"
         found = f"SELECT wid FROM ({ranked}) WHERE upto div {every} > (upto - n) div {every}"
-    # What comes in goes out within a size: so a window that ends then is in the bucket of the event, or in the next.
+    # A partial leaves within one size: so a window that ends until then is in the bucket of the event, or the next.
     bucket = quotient("wid", size)
     windows = f"SELECT wid, explode(array({bucket} - 1, {bucket})) AS bucket FROM ({found})"
     running, values = _running(panes, use, value, f"{value} + {size}")
@@ -44,7 +44,7 @@ def bins_text(panes: Panes, use: BlockUse) -> str:
 
 
 def _running(panes: Panes, use: BlockUse, first: str, beyond: str) -> tuple[str, list[str]]:
-    """What has come in and not gone out from `__at` on until `__next`, and the texts of keys and partials over it."""
+    """The running totals from `__at` until `__next`, and the texts of keys and partials over them."""
     keys = [quote_name(key.name) for key in panes.keys]
     names = [quote_name(name) for name in use.columns]
     comes = ", ".join(f"{name} AS d{i}, int({name} IS NOT NULL) AS n{i}" for i, name in enumerate(names))

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-#: How many rows that were left out a statement tells of, and how many values are looked at in one query.
+#: How many set-aside rows a statement reports, and how many values one query checks.
 MOST_TOLD, MOST_ASKED = 5, 500
 
 
@@ -66,7 +66,7 @@ class DmlExecutor:
         queries.check_views(self.core, bound, snapshot)
         try:
             frame = queries.frame(self.core, bound, snapshot, statement.text)
-        except SqlError as error:  # values of one column that have no type in common
+        except SqlError as error:  # values of one column without a common type
             raise self._misfit(statement, columns) or error from error
         if len(frame.columns) != len(columns):
             raise WrongType(
@@ -77,7 +77,7 @@ class DmlExecutor:
                 hint=f"the columns are {', '.join(field.name for field in columns)}",
             )
         fitted = self._fit(statement, frame, columns, target)
-        # A query may give other rows when asked again; values do not.
+        # A query may return other rows when it runs again; values do not.
         try:
             if isinstance(statement.query.body, Opaque):
                 return self._take(target, fitted, statement.sql, applied, arrow_rows=lambda _: fitted.toArrow())
@@ -85,7 +85,7 @@ class DmlExecutor:
                 return self._take(target, fitted, statement.sql, applied)
         except Exception as error:
             translated = translate(error)
-            if isinstance(translated, DataError) and translated.hint is None:  # not one of a view that stops the stream
+            if isinstance(translated, DataError) and translated.hint is None:  # not of a view that stops the stream
                 span = statement.query.span
                 located = in_text(translated, statement.text)
                 located = located if located.text else translated.at(statement.text, span.start, span.end)
@@ -93,7 +93,7 @@ class DmlExecutor:
             raise
 
     def insert_rows(self, name: str, data: Any) -> tuple[str, Record]:
-        """Take rows from Python into a stream or table, as one run and one commit."""
+        """Insert rows from Python into a stream or table, as one run and one commit."""
         target = self._target(None, Name((name,), Span(0, 0)))
         given = insertion.given_rows(self.core, data, target.name, target.fields)
         frame = insertion.fitted(given, target.fields)
@@ -115,7 +115,7 @@ class DmlExecutor:
         self, target: Stream | Table, frame: DataFrame, statement: str, applied: tuple[str, ...], *,
         arrow_rows: ReadArrow | None = None, size: int = 0,
     ) -> tuple[str, Record]:  # fmt: skip
-        """Rows with the columns of the target into it."""
+        """Append rows with the columns of the target to it."""
         with self.core.ledger.intent(statement):
             if isinstance(target, Stream):
                 incoming = self._incoming(target, frame, size)
@@ -166,7 +166,7 @@ class DmlExecutor:
         return "\n".join([done, *self._set_aside(record)]), record
 
     def _set_aside(self, record: Record) -> list[str]:
-        """What is told of rows that a stream, or one of its views, could not take in."""
+        """The message on rows that a stream, or one of its views, has set aside."""
         from pyarrow import parquet
 
         change = record.tables.get(BAD_ROWS)
@@ -185,7 +185,7 @@ class DmlExecutor:
         return lines
 
     def _misfit(self, statement: Insert, columns: tuple[Field, ...]) -> DataError | None:
-        """What is wrong with the first of VALUES that does not fit its column, at its place; None if all of them do."""
+        """The error of the first of VALUES that does not fit its column, with its position; None if all fit."""
         body = statement.query.body
         values = [list(_values(row)) for row in body.rows] if isinstance(body, Opaque) else []
         if not all(len(row) == len(columns) for row in values):
@@ -223,7 +223,7 @@ class DmlExecutor:
     def _fit(
         self, statement: Insert, frame: DataFrame, columns: tuple[Field, ...], target: Stream | Table
     ) -> DataFrame:
-        """The rows with the target's columns and types; a column that is not named is NULL."""
+        """The rows with the target's columns and types; unnamed columns are NULL."""
         given = {field.name: name for field, name in zip(columns, frame.columns, strict=True)}
         renamed = frame.toDF(*(f"c{index}" for index in range(len(columns))))
         position = {field.name: f"c{index}" for index, field in enumerate(columns)}
@@ -295,7 +295,7 @@ class DmlExecutor:
         self, statement: Statement, table: Table, alias: str | None, items: str, keep: str | None, condition: str,
         applied: tuple[str, ...], verb: str,
     ) -> tuple[str, Record]:  # fmt: skip
-        """Write a table anew; small by nature, as it is joined with every run."""
+        """Rewrite a whole table; tables are small, since every run joins them."""
         core = self.core
         with core.ledger.intent(statement.sql), core.ledger.commit_lock:
             snapshot = core.snapshot()
@@ -329,7 +329,7 @@ class DmlExecutor:
         return f"stream {target.name} advanced"
 
     def moment(self, statement: Statement, given: Expression) -> int:
-        """The time that an expression stands for, in microseconds."""
+        """The value of a time expression, in microseconds."""
         text = given.sql(statement.text)
         found = self.core.frames.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP)) AS p", {}).collect()[0]["p"]
         if found is None:
@@ -391,13 +391,13 @@ class DmlExecutor:
 
 
 def _span_of(statement: Statement | None, name: Name) -> dict[str, Any]:
-    """Where a name stands, for an error; nowhere if it is not from SQL."""
+    """The position of a name, for an error; empty if it is not from SQL."""
     return {} if statement is None else {"text": statement.text, "start": name.span.start, "end": name.span.end}
 
 
 @contextmanager
 def _kept(frame: DataFrame) -> Iterator[None]:
-    """Around the use of a frame that might give other rows when it is computed again."""
+    """Caches a frame that might return other rows when it is computed again."""
     frame.persist()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The driver's DuckDB: a connection for each thread, and files of the ledger that it writes."""
+"""The driver's DuckDB: a connection for each thread, and writing files of the ledger."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def connection() -> duckdb.DuckDBPyConnection:
 def copy_to_table(
     core: Core, duck: duckdb.DuckDBPyConnection, text: str, table_id: str, time: str | None
 ) -> tuple[DataFile, ...]:
-    """Write what a DuckDB query gives as files of a table."""
+    """Write the result of a DuckDB query as files of a table."""
     import duckdb
 
     def write(path: Path) -> Written:

@@ -1,7 +1,7 @@
-"""Changes of a node beside the files of the ledger, by DuckDB: for queries that mean the same there, and small runs.
+"""Changes of a node by DuckDB on the driver: for small runs, and queries that DuckDB computes like Spark.
 
-The same difference as Spark computes, f(state | touched keys) - shown, in one statement of milliseconds. What DuckDB
-cannot do, or does not do alike, is left to Spark.
+The same difference as Spark computes, f(state | touched keys) - shown, in one statement of milliseconds. Spark computes
+what DuckDB cannot, or computes differently.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from anabranch.types import INTEGERS, Field
 if TYPE_CHECKING:
     from anabranch.engine.maintain.commit import Commit
 
-#: The changes of a node, before they are in a file.
+#: DuckDB's table of the changes of a node, before they are in a file.
 CHANGES = "__changes"
 
 Within = Mapping[str, Range]
 
 
 class DriverChanges:
-    """What DuckDB can compute of the nodes of one catalog; asked once a node."""
+    """Which nodes of one catalog DuckDB can compute; decided once a node."""
 
     def __init__(self) -> None:
         self._fits: dict[str, tuple[View, bool]] = {}
@@ -48,7 +48,7 @@ class DriverChanges:
         return self.known(view, lambda: Query(commit, view).fits())
 
     def known(self, view: View, decide: Callable[[], bool]) -> bool:
-        """Whether a node is one that DuckDB can compute; asked as long as it is not known."""
+        """Whether DuckDB can compute a node; calls `decide` if that is not known yet."""
         known = self._fits.get(view.id)
         if known is None or known[0] != view:
             known = (view, decide())
@@ -61,7 +61,7 @@ class DriverChanges:
 
 
 def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
-    """The changes of a node for a commit; None if they are Spark's to compute."""
+    """The changes of a node for a commit; None if Spark has to compute them."""
     import duckdb
 
     query, rows = Query(commit, view), commit.new_rows(view)
@@ -85,11 +85,11 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
             commit.core.driver_changes.leave(view)
         reason = (str(error).splitlines() or ["something that it reads is not to be had on the driver"])[0]
         commit.places[view.id] = str(Verdict(False, reason))
-        return None  # an overflow, say: Spark tells of it in its own words
+        return None  # an overflow, say: Spark reports it
 
 
 def kept(commit: Commit, view: View, text: str) -> tuple[DataFile, ...]:
-    """Write changes that the next run compares with, and keep them at hand for it."""
+    """Write changes, and cache them for the next run to compare with."""
     table_cache = commit.core.table_cache
     try:
         with counting_all(text):
@@ -107,7 +107,7 @@ def kept(commit: Commit, view: View, text: str) -> tuple[DataFile, ...]:
 
 @dataclass(frozen=True)
 class Touched:
-    """The values that one column of the touched keys has: how many are NULL, and the least and the greatest."""
+    """Statistics of a column of the touched keys: the number of NULLs, the minimum and the maximum."""
 
     type: str
     nulls: int
@@ -115,9 +115,9 @@ class Touched:
     high: int | None
 
     def within(self, column: str, least: int = 0, most: int = 0) -> list[str]:
-        """Bounds that leave most of a table unread, where keys come in about the order of their values.
+        """Conditions that skip most of a table, where keys come in about the order of their values.
 
-        The column is from `least` to `most` more than the key.
+        The column minus the key is between `least` and `most`.
         """
         if self.nulls or self.low is None or self.high is None:
             return []
@@ -128,7 +128,7 @@ class Touched:
 
 
 def since_start(view: View, stream: Stream, placeholder: str, rows: str) -> str:
-    """Of the rows of a stream, those that a view starts with and all after them."""
+    """The rows of a stream from the first one of a view on."""
     if stream.id not in view.beginning.rows:
         return rows
     columns, first = _columns(stream.seen_as(placeholder)), view.beginning.rows[stream.id][1]
@@ -144,13 +144,13 @@ class Query:
         self.table_cache = commit.core.table_cache
         self.view = view
         self.touched: tuple[Touched, ...] = ()
-        #: Where keys are touched in some of their sessions only: the times that these lie between.
+        #: Where only some sessions of the keys are touched: their range of times.
         self.within: Range | None = None
 
-    # ---- whether it can be
+    # ---- whether it is possible
 
     def fits(self) -> bool:
-        """Whether DuckDB knows the types and gives the query the same columns."""
+        """Whether DuckDB has the types and returns the same columns for the query."""
         import duckdb
 
         view = self.view
@@ -177,7 +177,7 @@ class Query:
         return len(kinds) == len(wanted) and all(map(alike, kinds, wanted))
 
     def declined(self) -> str:
-        """Why it cannot be, in words."""
+        """Why DuckDB cannot compute the node."""
         view = self.view
         unknown = [field for field in self.all_fields(view) if duckdb_type(field.type) is None]
         if unknown:
@@ -242,9 +242,9 @@ class Query:
         within: Range | None = None,
         kept_by: tuple[View, str] | None = None,
     ) -> str | None:
-        """What stands behind a placeholder, at a snapshot; where it has event times, the rows with those within bounds.
+        """The relation of a placeholder at a snapshot; if it has event times, its rows within bounds.
 
-        `kept_by` is the join that keeps them, and its input, where they come to it through another query.
+        `kept_by` is the join that keeps the rows, and its input, where they reach it through another query.
         """
         rows = self._all_rows(view, placeholder, snapshot, within, kept_by)
         if rows is None or placeholder not in view.leaves_out:
@@ -295,7 +295,7 @@ class Query:
         keeper, input = kept_by or (view, placeholder)
         if within is None or placeholder not in view.join.views or not below.time or not keeper.lets_go(input):
             changed = self.table_cache.relation(below.changes_table, snapshot, stored)
-        else:  # a row that is taken back has the time that it was given with: what lies within adds up on its own
+        else:  # a retraction has the time of its row, so any range of times adds up by itself
             share = CachedRange(keeper.id, input, below.time, bands.needed(self.commit, keeper).get(input))
             changed = self.table_cache.within(share, below.changes_table, snapshot, stored, within)
         net = f"SELECT {columns}, sum(_diff) AS _n FROM {changed} GROUP BY {columns} HAVING sum(_diff) > 0"
@@ -304,7 +304,7 @@ class Query:
     # ---- new rows
 
     def delta(self, view: View, placeholder: str, sign: int) -> str | None:
-        """New rows behind a placeholder: those given (sign 1), taken back (-1) or both (0); None for none."""
+        """New rows of a placeholder: inserted (sign 1), retracted (-1) or both (0); None for none."""
         if placeholder in view.query.streams:
             stream = self.catalog.stream(view.query.streams[placeholder])
             paths = self.commit.paths(stream.rows_table)
@@ -327,7 +327,7 @@ class Query:
         return f"(SELECT {columns} FROM (SELECT *, unnest(range(abs(_diff))) FROM {changed}{where}))"
 
     def _through(self, view: View, sign: int) -> str | None:
-        """New rows of each input of a node, with the rows of the others, through its SQL; None for none."""
+        """The node's SQL over the new rows of each input in turn, with all rows of the others; None for none."""
         parts = []
         for index, placeholder in enumerate(view.inputs):
             new = self.delta(view, placeholder, sign)
@@ -392,7 +392,7 @@ class Query:
         return self.difference(answer(self.commit.after), before)
 
     def difference(self, fresh: str | None, before: str | None = None) -> str:
-        """What is to be shown now of touched keys and was not, and the other way round: `before`, or in the ledger."""
+        """The difference for touched keys between what is to be shown and what was: `before`, or from the ledger."""
         view, fields = self.view, (*self.view.fields, *self.view.hidden)
         columns = _columns(fields)
         given = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
@@ -412,10 +412,10 @@ class Query:
         return self.stamped(net_sql(columns, f"({both})"), fields, ctes)
 
     def touch(self) -> bool:
-        """Put the keys that new rows touch into a table of their own; whether there are any."""
+        """Write the keys that new rows touch to a table; returns whether there are any."""
         keys = self.view.keying.columns
         parts = []
-        # A number that is too large for the type of the key is equal to none of them, as in keyed.keyed_columns.
+        # A number that is too large for the type of the key equals no key, as in keyed.keyed_columns.
         names = ", ".join(f"TRY_CAST(k{i} AS {duckdb_type(key.type)}) AS k{i}" for i, key in enumerate(keys))
         for touch in self.view.keying.touches:
             new = self.delta(self.view, touch.input, 0)
@@ -424,8 +424,8 @@ class Query:
         return bool(parts) and self.touch_keys(f"SELECT DISTINCT * FROM ({' UNION ALL '.join(parts)})")
 
     def touch_sessions(self) -> bool | None:
-        """The same, with the times between which the sessions of each key lie that new rows touch; None where whole
-        keys have to be computed."""
+        """The same, with the range of times of the sessions of each key that new rows touch; None where whole keys have
+        to be computed."""
         view, ends = self.view, self.view.progress.ends
         stream = sessions.stream_of(self.commit, view) if ends is not None and ends.gap else None
         if ends is None or stream is None or not ends.shows_session:
@@ -453,7 +453,7 @@ class Query:
             self.table_cache.duck.unregister("__spans")
 
     def _during(self) -> str:
-        """When the first or the last row of the session was that a row of the answer is from."""
+        """The time of the first or the last row of the session of a row of the answer."""
         ends = self.view.progress.ends
         assert ends is not None
         if ends.starts:
@@ -461,7 +461,7 @@ class Query:
         return f"epoch_us(r.{quoted(ends.columns[0])}) + {self.view.progress.times[ends.columns[0]] - ends.after}"
 
     def touch_keys(self, text: str) -> bool:
-        """Put the keys that a query gives into a table of their own; whether there are any."""
+        """Write the keys that a query returns to a table; returns whether there are any."""
         duck, keys = self.table_cache.duck, self.view.keying.columns
         duck.execute(f"CREATE OR REPLACE TEMP TABLE __touched AS {text}")
         statistics = ["count(*)"]
@@ -473,8 +473,8 @@ class Query:
         return bool(found[0])
 
     def is_touched(self, columns: Sequence[str | None], during: str | None = None) -> str:
-        """The condition that a row has a touched key; NULL is a key like any other. Columns that it has not: None.
-        With `during`, which is a time, that it lies in a session of it that is touched."""
+        """The condition that a row has a touched key; NULL is a key like any other. Missing columns are None. With
+        `during`, a time, also that it is in a touched session of the key."""
         same, within = [f"{during} BETWEEN t.low AND t.high"] if during is not None else [], []
         for index, (column, keys) in enumerate(zip(columns, self.touched, strict=True)):
             if column is None:
@@ -492,7 +492,7 @@ class Query:
         return found
 
     def retained(self, placeholder: str) -> str | None:
-        """What the view shows of the rows of its stream, and those of this commit."""
+        """The stream's rows as far as the view shows them, and those of this commit."""
         view = self.view
         new = self.delta(view, placeholder, 1)
         if not view.keying.retained or new is None:
@@ -536,7 +536,7 @@ class Query:
 
 
 def _stored(view: View) -> tuple[Field, ...]:
-    """What the changes of a node that is compared with what it showed are kept by."""
+    """The columns by which changes of a node that compares with what it showed are stored."""
     return (*view.fields, *view.hidden, Field("_diff", "bigint"))
 
 
@@ -545,6 +545,6 @@ def _columns(fields: Sequence[Field]) -> str:
 
 
 def alike(given: str, wanted: str) -> bool:
-    """Whether values of one type are those of the other, at most in another width."""
+    """Whether two types have the same values, except for their width."""
     given = given.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ")
     return given == wanted or (given in WHOLE and wanted in WHOLE)

@@ -1,8 +1,7 @@
 """The scan of a run on the driver: its rows as an Arrow table, its partials by DuckDB, without a Spark job.
 
-Most of the time of a small run is the time that Spark takes to plan and start; runs of some size are sooner done here,
-too. What means the same in DuckDB is computed here; what does not, and every run with a row that is bad, is left to
-Spark.
+A small run mostly waits for Spark to plan and start, and even larger runs are faster here. DuckDB computes what it
+computes like Spark; Spark computes everything else, and every run with a bad row.
 """
 
 from __future__ import annotations
@@ -39,29 +38,29 @@ from anabranch.types import INTEGERS, Field
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What a text that names relations stands behind.
+#: The prefix of a FROM clause as a query.
 _FROM = "SELECT * FROM "
-#: Where a row stands in what a query of this module reads, and the bounds of keys.
+#: The column with the position of a row in a query of this module, and the table of the bounds of keys.
 _PLACE, _BOUNDS = "__place", "__bounds"
-#: Types whose values are the same text in DuckDB as in Spark; days of far years, say, are not.
+#: Types whose values have the same text in DuckDB as in Spark; dates of far years, say, do not.
 _SAME_AS_TEXT = ("string", "boolean", *INTEGERS)
-#: What is known of the groups of its rows, where a query asks for it.
+#: The table of what is known of the groups of the rows, for queries that read it.
 KNOWN = "__known"
 
-#: Columns of the rows of a run (None: all) that are at hand without a Spark job; None where they are not.
+#: Returns columns of a run's rows (None: all) without a Spark job; None where that is not possible.
 ReadArrow = Callable[[Collection[str] | None], "pa.Table | None"]
-#: Columns of the rows of a run that DuckDB can read where they lie, and an event time of which all is known.
+#: Returns files with columns of a run's rows that DuckDB can read directly, with the statistics of an event time.
 ReadInFiles = Callable[[Collection[str], str | None], InFiles | None]
-#: Columns of the rows of a run by the groups of rows of their files, and an event time.
+#: Returns columns of a run's rows by the row groups of their files, and an event time.
 ReadInGroups = Callable[[Collection[str], str | None], InGroups | None]
 
 
 class DriverScan:
-    """The rows of one run, all of them good; and what is to be known for progress besides."""
+    """The rows of one run, without bad ones, and the statistics for progress."""
 
     def __init__(self, stream: Stream, came: Any, plain: Any, first: int, at: int, counted: dict[str, Any]) -> None:
         self.stream = stream
-        self.came = came  # with those that mark progress
+        self.came = came  # including rows that only mark progress
         self.plain = plain
         self._first, self._at = first, at
         self._counted = counted
@@ -78,9 +77,9 @@ class DriverScan:
         bound: int | None,
         columns: Collection[str] | None,
     ) -> DriverScan | None:
-        """Columns of the rows of a run, if they are at hand and no figure is needed that only Spark gives.
+        """Columns of a run's rows, if they are available without Spark and so are all statistics.
 
-        With several `parts`, or a `limit` to how far ahead times may be, rows are counted part by part.
+        With several `parts`, or a `limit` to how far ahead times may be, rows are counted by partition.
         """
         import pyarrow as pa
 
@@ -122,7 +121,7 @@ class DriverScan:
         return values | self._counted
 
     def times(self, part: str) -> dict[str, list[int]]:
-        """The event times of the rows as they came: of the one part that there is, or of each key."""
+        """The event times of the rows in order of arrival: of the only partition, or of each key."""
         times: list[int] = self.plain.column(self.stream.time).cast("int64").to_pylist()
         if self.stream.key is None:
             return {part: times}
@@ -132,7 +131,7 @@ class DriverScan:
         return found
 
     def keys(self, bound: int, own: Mapping[str, int]) -> dict[str, Mapping[str, Any]]:
-        """What is seen of each key; late are rows below a bound, or below that of their key."""
+        """The statistics of each key; rows below a bound, or below that of their key, are late."""
         import pyarrow as pa
 
         value, time = value_text(self.stream) or "", f"epoch_us({quoted(self.stream.time or '')})"
@@ -172,10 +171,10 @@ class DriverScan:
 
 
 class FileScan:
-    """The rows of one run in files that say themselves what is to be known of them: one query reads them on its way.
+    """The rows of one run in files with the needed statistics: a single query streams them.
 
-    So they are in memory never all at once, and not copied; and DuckDB knows from the files between which values they
-    are. For the rows of a run that more than one query is about, or the order of rows, there is `DriverScan`.
+    So they are never all in memory, and not copied; and DuckDB uses the statistics of the files. Where several queries
+    read the rows, or their order matters, use `DriverScan`.
     """
 
     def __init__(self, stream: Stream, rows_in_files: InFiles, columns: Collection[str], late: int) -> None:
@@ -186,7 +185,7 @@ class FileScan:
     def of(
         cls, stream: Stream, rows_in_files: ReadInFiles, columns: Collection[str], text: str, bound: int | None
     ) -> FileScan | None:
-        """The rows of a run for one text of this module, if what else is to be known of them is told by their files."""
+        """The rows of a run for one query of this module, if their files have all needed statistics."""
         in_order = stream.rule is not None and stream.rule.in_order
         if stream.live or in_order or stream.key is not None or value_text(stream) != "" or numbered(text):
             return None
@@ -234,19 +233,19 @@ class FileScan:
 
 
 def numbered(text: str) -> bool:
-    """Whether a text of this module may ask for the numbers of rows."""
+    """Whether a query of this module may use row numbers."""
     return ROW_NUM in text or ARRIVAL_TS in text
 
 
 def _found(made: Any, fields: tuple[Field, ...]) -> Any:
-    """What DuckDB gives, in the types of these fields."""
+    """DuckDB's result in the types of these fields."""
     if made is None:
         return None
     return made.to_arrow_table().rename_columns([field.name for field in fields]).cast(arrow_schema(fields))
 
 
 def value_text(stream: Stream) -> str | None:
-    """What the rule of a stream has computed of each row, as DuckDB is asked for it; nothing, or None if Spark must."""
+    """The DuckDB expression of the rule of a stream over a row; empty without one, None if Spark has to compute it."""
     if isinstance(stream.rule, Computed):
         return driver_sql(f"CAST({stream.rule.expression} AS TIMESTAMP)", _nothing, stream.row_fields)
     marks = punctuation_sql(stream)
@@ -258,7 +257,7 @@ def _type_of_key(stream: Stream) -> str:
 
 
 def _without_punctuation(stream: Stream, rows: Any, value: str) -> tuple[Any, dict[str, Any]] | None:
-    """The rows that are data, and what is seen of all; None if that is Spark's to say."""
+    """The data rows, and the statistics of all rows; None if Spark has to compute them."""
     import duckdb
     import pyarrow as pa
 
@@ -288,7 +287,7 @@ _OF_PART = ("highest", "rows", "high", "ahead", "late")
 
 
 def _by_part(rows: Any, time: str, parts: Sequence[str], limit: int | None, bound: int | None) -> dict[str, Any]:
-    """What is seen of each part, by its place among them."""
+    """The statistics of each partition, by position."""
     honest = f"t <= {limit}" if limit is not None else "true"
     late = f"t < {bound}" if bound is not None else "false"
     duck = connection()
@@ -311,9 +310,9 @@ def _by_part(rows: Any, time: str, parts: Sequence[str], limit: int | None, boun
 
 @lru_cache(maxsize=256)
 def means_the_same(columns: tuple[Field, ...], text: str, fields: tuple[Field, ...], known: Any = None) -> bool:
-    """Whether DuckDB understands a text of this module over rows with some columns, and gives `fields` for it.
+    """Whether DuckDB can bind a query of this module over rows with some columns, and returns `fields` for it.
 
-    `known` is the schema of what is known of their groups.
+    `known` is the schema of the table of known groups.
     """
     import duckdb
 
@@ -327,7 +326,7 @@ def means_the_same(columns: tuple[Field, ...], text: str, fields: tuple[Field, .
 
 @contextmanager
 def _bound(given: Mapping[str, Any], text: str, fields: tuple[Field, ...]) -> Iterator[Any]:
-    """A text over what is given that DuckDB has understood, and gives these columns for; None if it gives others."""
+    """A query that DuckDB has bound over the given relations with these columns; None if it returns others."""
     duck = connection()
     relations = {name: relation for name, relation in given.items() if relation is not None}
     for name, relation in relations.items():
@@ -341,7 +340,7 @@ def _bound(given: Mapping[str, Any], text: str, fields: tuple[Field, ...]) -> It
 
 
 def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
-    """The columns of a stream that texts of this module may name, and its event time; one at least."""
+    """The columns of a stream that queries of this module may name, and its event time; at least one."""
     words = " ".join(texts).lower()
     named = [f.name for f in stream.fields if f.name == stream.time or quoted(f.name).lower() in words]
     return named or [stream.fields[0].name]
@@ -350,9 +349,9 @@ def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
 def partials_text(
     stream: Stream, panes: Panes, judging: Judging | None = None, *, since_origin: bool = False
 ) -> str | None:
-    """What rows add to a pane table, as a query over them; None if that is Spark's to say.
+    """The query over rows for the partials that they add to a pane table; None if Spark has to compute them.
 
-    With `since_origin` it is for rows none of which is before the origin of panes, and None where that says nothing.
+    With `since_origin` no row is before the origin of panes; None where that makes no difference.
     """
 
     def written(text: str) -> str | None:
@@ -365,7 +364,7 @@ def partials_text(
     items = [
         f"{_one_zero(key or '', each.type)} AS {quoted(each.name)}" for key, each in zip(keys, panes.keys, strict=True)
     ]
-    own = stream.time is not None and along == f"epoch_us({quoted(stream.time)})"  # every row at hand has one
+    own = stream.time is not None and along == f"epoch_us({quoted(stream.time)})"  # every row here has one
     if since_origin and (not own or panes.spanned):
         return None
     position, start = window_position_sql(panes, along or "", "duckdb"), PANE
@@ -405,12 +404,12 @@ def partials_text(
 
 
 def _one_zero(key: str, type: str) -> str:
-    """A key of which 0.0 and -0.0 are the first, as Spark groups them."""
+    """A key in which -0.0 is 0.0, as Spark groups them."""
     return f"CASE WHEN {key} = 0 THEN CAST(0 AS {type}) ELSE {key} END" if type in ("double", "float") else key
 
 
 def selected_text(stream: Stream, rows: Rows) -> str | None:
-    """What rows add to the table of a stateless view, as a query over them; None if that is Spark's to say."""
+    """The query over rows for those that a stateless view appends; None if Spark has to compute them."""
     return _over(stream, rows.text, _plain([field.name for field in stream.fields]))
 
 
@@ -423,7 +422,7 @@ def _over(stream: Stream, text: str, rows: str, before: str = "") -> str | None:
 
 
 def _along(stream: Stream, panes: Panes) -> str | None:
-    """What panes lie along, if that is a column of the stream."""
+    """The time column of panes, if it is a column of the stream."""
     for field in stream.row_fields:
         name = quote_name(field.name) if field in stream.fields else field.name
         if field.type == "timestamp" and panes.time == micros_sql(name):

@@ -1,5 +1,5 @@
-"""Changes of a view that shows a window when it closes, by Spark: the same as `emit` computes beside the files, for
-windows of any size. No key of a window comes to the driver; what does is one row a window, of those with late rows."""
+"""Changes of a view that shows windows when they close, by Spark: the same as `emit` computes on the driver, for
+windows of any size. No keys of a window are collected on the driver, only one row for each window with late rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _END = "unix_micros(__r.window_end)"
 
 @dataclass(frozen=True)
 class ClosingJob:
-    """What closes in one commit of a view, and over which files."""
+    """The windows that close in one commit of a view, and the files to read."""
 
     core: Core
     catalog: Catalog
@@ -42,10 +42,10 @@ class ClosingJob:
     snapshot: Snapshot
     closing: Closing
     scope: Scope
-    wide: bool = False  # whether sums of BIGINT are computed as decimals: on the way they may be more than it holds
+    wide: bool = False  # whether sums of BIGINT are computed as decimals: intermediate sums may overflow
 
     def changes(self, counted: list[LateRows]) -> tuple[DataFile, ...]:
-        """The changes of the commit as files; late rows of windows that were shown are added to `counted`."""
+        """The changes of the commit as files; adds late rows of shown windows to `counted`."""
         touched = self._touched(counted) if self.scope.late else None
         touched = touched.persist() if touched is not None else None
         try:
@@ -62,7 +62,7 @@ class ClosingJob:
                 touched.unpersist()
 
     def counts(self, before: int | None, after: int) -> list[tuple[int, int]]:
-        """The ends of the windows that closed in (before, after], and how many keys each has, where that matters."""
+        """The ends of the windows that closed in (before, after], and their numbers of keys, where these matter."""
         use = self.view.query.blocks[0]
         keys = self._keys() if (self.view.emission.budget or Budget()).rows else []
         there = f"{quote_name(use.presence)} > 0 AND {_END} <= {after}"
@@ -83,7 +83,7 @@ class ClosingJob:
         return [quote_name(key.name) for key in self.panes.keys]
 
     def _panes(self, *, new: bool = False) -> DataFrame:
-        """Partials in each window that they are in; with `new`, those that this commit brings to closed windows."""
+        """Partials by each of their windows; with `new`, those that this commit adds to closed windows."""
         low, high = self.scope.low, self.scope.high
         paths = self.scope.paths(self.core, self.snapshot)
         if new:
@@ -100,13 +100,13 @@ class ClosingJob:
         return frame.selectExpr(*(f"CAST({c} AS DECIMAL(38, 0)) AS {c}" if c in wide else c for c in columns))
 
     def _bounds(self) -> tuple[str, str, str, dict[str, DataFrame]]:
-        """The bounds of a row __r before and after the commit, and what to join for them."""
+        """The bounds of a row __r before and after the commit, and the join that they need."""
         keys = self.closing.keys
         column = self.panes.keys[keys.index].name if keys is not None else ""
         return (*spark_bounds(self.closing, column), marks_frames(self.core, self.closing))
 
     def _chosen(self, touched: DataFrame | None) -> DataFrame:
-        """The partials of windows that close, and of those that were shown and have late rows."""
+        """The partials of windows that close, and of shown windows with late rows."""
         before, after, marks, frames = self._bounds()
         closes = f"{_END} > {before}"
         closes += "" if self.closing.furthest_after == END else f" AND {_END} <= {after}"
@@ -119,14 +119,14 @@ class ClosingJob:
         return chosen.unionAll(self._of(rows, touched, self._keys(), "window_start"))
 
     def _of(self, rows: DataFrame, touched: DataFrame, keys: list[str], start: str) -> DataFrame:
-        """The rows with a window and key that late rows touch; NULL is a key like any other."""
+        """The rows whose window and key late rows touch; NULL is a key like any other."""
         same = [f"__r.{key} <=> __t.k{index}" for index, key in enumerate(keys)]
         on = " AND ".join([*same, f"__r.{start} = __t.start"])
         text = f"SELECT __r.* FROM `@rows` AS __r LEFT SEMI JOIN `@touched` AS __t ON {on}"
         return self.core.frames.sql(text, {"@rows": rows, "@touched": touched})
 
     def _touched(self, counted: list[LateRows]) -> DataFrame | None:
-        """The windows and keys that late rows change; None for none, or if the view lets them change nothing."""
+        """The windows and keys that late rows change; None for none, or if the view ignores late rows."""
         before, _, marks, frames = self._bounds()
         frames["@rows"] = self._panes(new=True)
         late, presence = (
@@ -147,7 +147,7 @@ class ClosingJob:
         keys = [f"__r.{key} AS k{index}" for index, key in enumerate(self._keys())]
         return self.core.frames.sql(f"SELECT DISTINCT {', '.join([*keys, 'window_start AS start'])} {late}", frames)
 
-    # ---- what is shown
+    # ---- shown rows
 
     def _stored(self) -> list[str]:
         """The columns of a change without its count and version."""
@@ -155,7 +155,7 @@ class ClosingJob:
         return [quote_name(field.name) for field in fields if field.name not in ("_diff", "_version")]
 
     def _to_show(self, partials: DataFrame) -> DataFrame:
-        """The view's own query over partials; with the keys that it does not show, and the start of the window."""
+        """The view's own query over partials, with its hidden keys and the start of the window."""
         view, use = self.view, self.view.query.blocks[0]
         hidden = hidden_keys(view, self.panes)
         more = [f"any_value({quote_name(each.name.removeprefix('_key_'))})" for each in hidden]
@@ -166,7 +166,7 @@ class ClosingJob:
         return self.core.frames.sql(text, {use.placeholder: partials}).toDF(*names, "_window")
 
     def _shown(self, touched: DataFrame) -> DataFrame:
-        """What was shown of touched windows and keys, as changes."""
+        """The shown rows of touched windows and keys, as changes."""
         low, high = self.scope.low, self.closing.furthest_before
         fields = change_fields(self.view, self.panes)
         changes = self.core.table_frame(self.view.changes_table, fields, self.snapshot, low, high)

@@ -1,8 +1,8 @@
 """The changes of a view, version by version: what subscribers, live outputs and sinks read.
 
-A version's changes are the files that its record added to the view's changes, so a reader that remembers a version goes
-on from there, and meets each change once. A version at which a view kept no changes is caught up with in one batch: the
-answer now, less the answer then.
+A version's changes are the files that its record added to the view's changes, so a reader that remembers a version
+continues from there, and gets each change once. From a version at which a view kept no changes it catches up in one
+batch: the present answer minus the answer then.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Batch:
     def at(
         cls, core: Core, snapshot: Snapshot, streams: Collection[str], changes: Any, view: str | None = None
     ) -> Batch:
-        """Changes with the figures of the streams that they come from; a view goes by its own bound."""
+        """Changes with the statistics of their streams; for a view, its own bound."""
         bounds = [core.progress(snapshot, id).bound for id in streams]
         bound = combine(bounds) if bounds else None
         if view is not None:
@@ -62,7 +62,7 @@ def inserted(table: Any) -> Any:
 
 
 def _net(table: Any) -> Any:
-    """Changes without those of rows that differ only in columns that are not shown."""
+    """The net changes of rows that differ only in hidden columns."""
     duck = connect()
     try:
         duck.register("changes", table)
@@ -81,7 +81,7 @@ class Feed:
         self.view = view
         self.position = position
         self.streams = core.catalog().sources_of(view)
-        #: The answer at this version is to be caught up with first: the changes since then were not kept.
+        #: The version to catch up from first: changes since then were not kept.
         self.since: int | None = None
         newest = core.snapshot().version
         if position is None:
@@ -104,7 +104,7 @@ class Feed:
             self.since = position
 
     def _kept_at(self, version: int) -> bool:
-        """Whether the view kept its changes at a version; one that was not there yet had none to keep."""
+        """Whether the view kept its changes at a version, or did not exist yet."""
         view = self.core.catalog(self.core.ledger.snapshot(version)).objects.get(self.view.id)
         return not isinstance(view, View) or view.kept
 
@@ -112,7 +112,7 @@ class Feed:
         return next(each for each in range(self.core.ledger.oldest, newest + 1) if self._kept_at(each))
 
     def batches(self) -> Iterator[Batch]:
-        """What was committed since the last call. A new reader gets the answer as it is first, as insertions."""
+        """The batches committed since the last call. A new reader first gets the present answer, as insertions."""
         snapshot = self.core.snapshot()
         if self.position is None:
             catalog = self.core.catalog(snapshot)
@@ -145,7 +145,7 @@ class Feed:
             yield Batch.at(self.core, snapshot, self.streams, nothing, self.view.id)
 
     def _since(self, version: int, snapshot: Snapshot) -> Any:
-        """What the answer has that it had not at a version, and the other way round, retractions first."""
+        """The difference between the answer and that at a version, retractions first."""
         core, id = self.core, self.view.id
         with core.ledger.pin(version) as earlier:
             then, now = (core.catalog(at) for at in (earlier, snapshot))
@@ -161,7 +161,7 @@ class Feed:
         return table.cast(schema).sort_by([("_diff", "ascending")])
 
     def changes_of(self, record: Record) -> Any:
-        """The changes that a commit brought, retractions first; None for none."""
+        """The changes of a commit, retractions first; None for none."""
         if record.kind == "reduce":
             return None
         for remade in range(self.view.state.generation, -1, -1):
@@ -174,7 +174,7 @@ class Feed:
         return None
 
     def _follow(self, record: Record) -> None:
-        """Take notice of an ALTER VIEW: the changes go on, unless the columns are others."""
+        """Follow an ALTER VIEW: the feed continues, unless the columns have changed."""
         definition = record.catalog.get(self.view.id)
         if definition is not None:
             now = from_json(definition)
@@ -206,7 +206,7 @@ class Feed:
             if not set(names) <= set(there.schema_arrow.names):
                 raise self._other_columns(version)
             part = there.read(columns=[*names, "_diff", "_version"])
-            # A table that was begun anew starts with what was shown before.
+            # A restarted table begins with what was shown before.
             part = part.filter(compute.equal(part.column("_version"), version))
             parts.append(part.select([*names, "_diff"]).cast(schema))
         return pa.concat_tables(parts)

@@ -1,7 +1,7 @@
-"""How large the groups of a table are before a run, where that decides how the run is kept: by span or by window.
+"""The sizes of the groups of a table before a run, which decide how its rows are kept: by span or by window.
 
-All of it is in the ledger: partials carry how many rows end with their last window, and what their group was when they
-were made. So a run is judged by what was committed before it, and by nothing else; after a crash it is judged alike.
+All of it is in the ledger: partials carry how many rows end with their last window, and the size class of their group
+when they were computed. So only earlier commits decide on a run, and after a crash the decision is the same.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GroupSizes:
-    """By what the groups of a run are judged, and what is known of those with open windows: as an Arrow table, or where
-    they are too many for the driver, as a frame."""
+    """The thresholds for the groups of a run, and the known groups with open windows: an Arrow table, or a frame where
+    they are too many for the driver."""
 
     judging: Judging
     known: pa.Table | None
@@ -42,7 +42,7 @@ class GroupSizes:
 
 
 def group_sizes_of(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> GroupSizes:
-    """The standing of groups before the next run of a stream."""
+    """The sizes of groups before the next run of a stream."""
     judging = judging_of(core, stream, panes, snapshot)
     frame = _frame(core, panes, snapshot, judging.open_after)
     if frame is not None:
@@ -52,14 +52,14 @@ def group_sizes_of(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot)
 
 
 def sizes_of_history(panes: Panes, *, counted: bool) -> GroupSizes:
-    """The standing of groups whose rows come all at once, as those of the past do."""
+    """The sizes of groups whose rows all come at once, as past rows do."""
     assert panes.spans is not None
     judging = Judging(Thresholds.of(panes.spans), None, 0, counted)
     return GroupSizes(judging, arrow_schema(_known_fields(panes)).empty_table())
 
 
 def judging_of(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> Judging:
-    """By what groups are judged: the further behind the furthest row others may be, the more windows are open."""
+    """The thresholds for groups: the later rows may be, the more windows are open."""
     assert panes.spans is not None
     taken = snapshot.streams.get(stream.id)
     bound, high = _reached(core, stream, panes, snapshot)
@@ -83,15 +83,15 @@ def count_groups(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -
 
 
 def _reached(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> tuple[int | None, int | None]:
-    """How far what windows lie along has come, and its highest value; None where that is not known.
+    """The progress of the windows' time, and its highest value; None where unknown.
 
-    A key that has a progress of its own may be further: its rows count as long as those of others.
+    A key with progress of its own may be ahead: its rows count as long as those of others.
     """
     along = panes.time or ""
     if ROW_NUM in along:
         taken = snapshot.streams.get(stream.id)
         return (taken.rows, taken.rows) if taken is not None else (None, None)
-    # Beside other relations, a column has the name of the stream before it.
+    # In a join, columns are qualified with the stream.
     names = [token.name for token in tokenize(along) if token.kind == QUOTED]
     if stream.time is None or names[-1:] != [stream.time] or not along.startswith("unix_micros"):
         return None, None
@@ -100,7 +100,7 @@ def _reached(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> tu
 
 
 def _frame(core: Core, panes: Panes, snapshot: Snapshot, open_after: int | None) -> DataFrame | None:
-    """What is known of the groups with open windows, where their partials are too many for the driver."""
+    """The known groups with open windows, where their partials are too many for the driver."""
     written = {field["name"] for field in snapshot.schemas.get(panes.id, {"fields": ()})["fields"]}
     files = [file for file in snapshot.files.get(panes.id, {}).values() if file.may_hold(open_after, None)]
     if ENDING not in written or not files or core.place.takes_changes(0, sum(file.rows for file in files)):
@@ -111,7 +111,7 @@ def _frame(core: Core, panes: Panes, snapshot: Snapshot, open_after: int | None)
 
 
 def _known(core: Core, panes: Panes, snapshot: Snapshot, open_after: int | None, *, in_memory: bool) -> pa.Table:
-    """What is known of the groups with open windows."""
+    """The known groups with open windows."""
     schema = arrow_schema(_known_fields(panes))
     written = {field["name"] for field in snapshot.schemas.get(panes.id, {"fields": ()})["fields"]}
     if ENDING not in written or (open_after is not None and open_after > FAR):

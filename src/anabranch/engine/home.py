@@ -1,4 +1,4 @@
-"""An open home with all its parts: each is made when it is first asked for."""
+"""An open home with all its components, each created on first use."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ class Home(Core):
 
     def close(self) -> None:
         for name in ("hot", "table_cache", "timers"):
-            if name in self.__dict__:  # it was asked for
+            if name in self.__dict__:  # it was created
                 getattr(self, name).close()
         super().close()

@@ -1,9 +1,9 @@
 """Hot state: the groups of a view and what it shows for them, in memory, so that a run costs what it touches.
 
-The ledger is the truth. A hot table is built from its files when first needed, moves on with each commit, and is built
-anew if the ledger went another way. Windows that have closed are left out; a late row brings the groups it touches back
-from the ledger. Whether the groups of a view fit is estimated before they are loaded: those that do not are read from
-the files, as far as a run touches them.
+The ledger is the truth. A hot table is loaded from its files on first use, updated with each commit, and reloaded if
+the ledger has diverged. Closed windows are evicted; a late row reloads the groups that it touches from the ledger.
+Whether the groups of a view fit into memory is estimated before they are loaded: otherwise only the groups that a run
+touches are read from the files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-#: A partial in the text of what a view shows.
+#: A partial in an output expression of a view.
 _PARTIAL = re.compile(r"\br(\d+)\b")
 #: Tables of one commit.
 _TOUCHED, _FRESH = "touched", "fresh"
@@ -40,8 +40,8 @@ _Key = tuple[Any, ...]
 
 @dataclass
 class _Table:
-    """A hot table: its name, its groups, the files it stands for, up to which time windows have been left out, and its
-    rows. `waiting` are views that its last step had changes for and that have not asked for them."""
+    """A hot table: its name, its groups, the files that it holds, the time up to which windows were evicted, and its
+    number of rows. `waiting` are views with changes in its last step that they have not read yet."""
 
     name: str
     of: _Groups
@@ -69,11 +69,11 @@ class Hot:
         self._duck: duckdb.DuckDBPyConnection | None = None
         self._tables: dict[_Key, _Table] = {}
         self._left: dict[str, View] = {}
-        #: Views whose changes were not asked for although they were there: they have a table of their own.
+        #: Views that did not read their changes: they get a table of their own.
         self._apart: set[str] = set()
         self._alike: tuple[Catalog, dict[_Key, list[View]]] | None = None
         self._made = 0
-        #: Of which new partials the tables `added` and `delta` are: views that read the same share them.
+        #: The new partials in the tables `added` and `delta`, which views with the same ones share.
         self._added: tuple[Panes, tuple[DataFile, ...]] | None = None
         self._delta: tuple[Any, ...] = ()
 
@@ -93,7 +93,7 @@ class Hot:
             self._duck = None
 
     def forget(self, view_id: str) -> None:
-        """Let go of the groups of a view whose query is another one now, and of those that others share with it."""
+        """Release the groups of a view whose query has changed, and of the views that share them."""
         self._added, self._delta = None, ()
         for name in _SCRATCH if self._duck is not None else ():
             self.duck.execute(f"DROP TABLE IF EXISTS {name}")
@@ -106,14 +106,14 @@ class Hot:
             self.duck.execute(f"DROP TABLE IF EXISTS {name}")
 
     def leave(self, view: View) -> None:
-        """Leave a view to Spark, for as long as it is this one."""
+        """Leave a view to Spark until its definition changes."""
         self._left[view.id] = view
 
     def left(self, view: View) -> bool:
         return self._left.get(view.id) == view
 
     def merged(self, table: str, removed: Iterable[str], added: Iterable[DataFile]) -> None:
-        """Files of a table were merged into others: what they hold is the same."""
+        """Note that files of a table were merged: the contents are the same."""
         gone, new = frozenset(removed), frozenset(file.path for file in added)
         for hot in self._tables.values():
             if gone <= hot.panes and gone:
@@ -137,9 +137,9 @@ class Hot:
         closed: int | None,
         now: int,
     ) -> tuple[DataFile, ...] | None:
-        """The changes that new partials bring; None where the groups are in files that are too large for the driver.
+        """The changes from new partials; None where the files of the groups are too large for the driver.
 
-        `closed` is the progress up to which windows need not stay hot.
+        `closed` is the progress up to which windows may be evicted.
         """
         import duckdb
 
@@ -149,7 +149,7 @@ class Hot:
         except duckdb.Error:
             if len(groups.views) == 1:
                 raise
-            # One of the views fails, and the others are not to suffer from it.
+            # One of the views fails: separate them, so that the others do not.
             self._apart |= {each.id for each in groups.views}
             groups = _Groups(panes, [view])
             hot = self._moved(groups, snapshot, added, closed)
@@ -171,7 +171,7 @@ class Hot:
         return files
 
     def _groups(self, view: View, panes: Panes, snapshot: Snapshot) -> _Groups:
-        """The groups of a view, with all views that have the same ones."""
+        """The groups of a view, with all views that share them."""
         catalog = self.core.catalog(snapshot)
         if self._alike is None or self._alike[0] is not catalog:
             self._alike = catalog, {}
@@ -195,8 +195,8 @@ class Hot:
     def _moved(
         self, groups: _Groups, snapshot: Snapshot, added: tuple[DataFile, ...], closed: int | None
     ) -> _Table | None:
-        """The hot table of some views with new partials in it, whichever of them is the first to ask for it; None if it
-        does not fit into memory."""
+        """The hot table of some views with new partials in it, whichever view comes first; None if it does not fit into
+        memory."""
         hot = self._tables.get(groups.key)
         if hot is None or hot.of is not groups or hot.step != (snapshot.version, added):
             hot = self._ready(groups, snapshot, closed)
@@ -205,7 +205,7 @@ class Hot:
         return hot
 
     def _step(self, hot: _Table, snapshot: Snapshot, added: tuple[DataFile, ...], closed: int | None) -> None:
-        """Take new partials into a hot table; what its views are to show of them, and showed, is then at hand."""
+        """Merge new partials into a hot table, and compute what its views showed and are to show of them."""
         groups = hot.of
         self._load_delta(groups, added)
         if hot.floor is not None:
@@ -227,7 +227,7 @@ class Hot:
         hot.rows += sign * int(count)
 
     def _load_delta(self, groups: _Groups, added: tuple[DataFile, ...]) -> None:
-        """The groups of new partials, with all that views on their pane table know of them."""
+        """Load the groups of new partials, with the columns of all views on their pane table."""
         panes, use = groups.panes, groups.use
         columns = tuple(column.name for column in panes.columns if column.duckdb)
         wanted = (panes, added, use.sliding, use.presence)
@@ -252,7 +252,7 @@ class Hot:
         same = hot is not None and hot.of is groups and (hot.panes, hot.changes) == (names, changes)
         if hot is not None and same and not hot.waiting and self._fits(groups, hot.rows):
             return hot
-        if hot is not None and hot.panes == names:  # whoever did not ask is ahead of what it shows
+        if hot is not None and hot.panes == names:  # ahead of views that did not read their changes
             self._apart |= {view for view in hot.waiting if hot.changes[view] == changes.get(view)}
         for other in [each for each, there in self._tables.items() if there.changes.keys() & changes.keys()]:
             self._drop(other)
@@ -275,7 +275,7 @@ class Hot:
         return BUDGET.take((id(self), groups.key), estimated(count, groups.types()), self.core.place.limits.held_bytes)
 
     def _touched(self, groups: _Groups, snapshot: Snapshot) -> _Table:
-        """The groups that new partials touch, and no others, for one commit."""
+        """A table of only the groups that new partials touch, for one commit."""
         only = f"WHERE EXISTS (SELECT 1 FROM delta d WHERE {groups.match('d', 'e')})"
         self._load("loaded", groups, self._files(groups, snapshot.table_paths(self.core.ledger, groups.panes.id)), only)
         self.duck.execute(f"DROP TABLE IF EXISTS {_TOUCHED}")
@@ -301,7 +301,7 @@ class Hot:
         )
 
     def _join_shown(self, hot: _Table, snapshot: Snapshot, *, create: bool) -> None:
-        """Groups that were loaded into a hot table, with what the ledger says its views show for them."""
+        """Add to loaded groups what the views show for them in the ledger."""
         groups = hot.of
         items = [f"d.{column}" for column in (*groups.names, *groups.partials)]
         joins = []
@@ -316,7 +316,7 @@ class Hot:
     # ---- windows that have closed
 
     def _bring_back(self, groups: _Groups, hot: _Table, snapshot: Snapshot) -> None:
-        """Put the groups of late rows back into the hot table, but for those that have stayed there or are back."""
+        """Reload the groups of late rows into the hot table, unless they are there."""
         size = groups.size
         late = self.duck.execute(f"SELECT min(w), max(w) FROM delta WHERE w + {size} <= {hot.floor}").fetchone()
         if late is None or late[0] is None:
@@ -337,13 +337,13 @@ class Hot:
 
 
 def _key(view: View) -> _Key:
-    """What views have in common that have the same groups: a pane table, windows, and which rows count."""
+    """The key of views with the same groups: pane table, windows, and the condition on rows."""
     use = view.query.blocks[0]
     return use.panes, use.windows, use.first, use.numbers, use.presence
 
 
 class _Groups:
-    """The groups of views on one pane table: k0.. and w, their partials r0.., and of each view what it shows."""
+    """The groups of views on one pane table: k0.. and w, their partials r0.., and what each view shows."""
 
     def __init__(self, panes: Panes, views: Sequence[View], columns: Sequence[str] | None = None) -> None:
         self.panes, self.views = panes, tuple(views)
@@ -377,7 +377,7 @@ class _Groups:
         return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in self.names) or "true"
 
     def first_reduces(self, *, named: bool = False) -> list[str]:
-        """Partials as they are in panes, reduced, under short names or under their own."""
+        """The partials of panes, reduced, under short names or under their own."""
         columns = enumerate(self.use.columns)
         return [self._reduced(name, quoted(name), quoted(name) if named else f"r{i}") for i, name in columns]
 
@@ -386,7 +386,7 @@ class _Groups:
         return f"CAST({found.reduce_in_duckdb(column)} AS {duckdb_type(found.type)}) AS {to}"
 
     def fresh(self, hot: str) -> str:
-        """The groups of `delta` with what is in memory of them, reduced; what is to be shown, and what was."""
+        """The groups of `delta` reduced with those in memory; with what is to be shown, and what was."""
         names, partials = ", ".join(self.names), ", ".join(self.partials)
         given = ", ".join(map(quoted, self.use.columns))
         old = "".join(f", {name} AS was_{name}" for name in self.values)
@@ -406,7 +406,7 @@ class _Groups:
 
 
 class _Shape:
-    """What one of these views shows of a group: values o0_0.., the number of the view in front."""
+    """What one of these views shows of a group: values o0_0.., with the number of the view first."""
 
     def __init__(self, view: View, panes: Panes, number: int, places: Mapping[str, int], names: Sequence[str]) -> None:
         self.view, self.panes, self.groups = view, panes, names
@@ -417,7 +417,7 @@ class _Shape:
         self._partials = [f"r{places[name]}" for name in self.use.columns if name in places]
 
     def shown_items(self) -> list[str]:
-        """What is to be shown; texts name partials by their place among those of the view."""
+        """The expressions to show, which name partials by their position in the view."""
 
         def placed(found: re.Match[str]) -> str:
             return self._partials[int(found[1])]
@@ -426,7 +426,7 @@ class _Shape:
         return [f"{_PARTIAL.sub(placed, output.source)} AS {name}" for output, name in pairs]
 
     def _outputs(self) -> list[tuple[str, str]]:
-        """What is stored of a change: a text over groups and values, and its name."""
+        """The stored columns of a change: an expression over groups and values, and its name."""
         key = {each.name: f"k{index}" for index, each in enumerate(self.panes.keys)}
         value = {id(output): name for output, name in zip(self.results, self.values, strict=True)}
         stored = []
@@ -460,7 +460,7 @@ class _Shape:
         )
 
     def shown(self, paths: list[str], groups: str) -> str:
-        """What changes add up to, for the groups of a table."""
+        """The sum of changes, for the groups of a table."""
         columns = ", ".join(name for _, name in self._outputs())
         items = []
         for output in self.view.query.direct:

@@ -1,8 +1,7 @@
-"""Late rows for windows that were shown: counted and listed in `sys.late_rows`, refused where a view is made to fail.
+"""Late rows for shown windows: counted and listed in `sys.late_rows`, or refused by views with LATE FAIL.
 
-The count is that of the view, and exact. The list has the rows of the stream as JSON texts, the first of a run only: of
-a stream that keeps its rows it is written with the run, for files are merged later; where the source can be read again,
-it is read when somebody looks.
+The count is the view's own, and exact. The list has the first rows of each run as JSON texts: a stream that keeps its
+rows writes it with the run, since files are merged later; where the source can be read again, a query of the list does.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LATE_ROWS = "late_rows"
-#: How many rows of a run are listed for a view.
+#: How many rows a run lists for a view.
 LISTED = 1000
-#: Of how many runs the source is read again to list them, the newest first.
+#: For how many runs, the newest first, the source is read again to list rows.
 LISTED_RUNS = 20
 LATE_ROW_FIELDS = (
     Field("view", "string"),
@@ -48,9 +47,9 @@ LATE_ROW_FIELDS = (
 
 @dataclass(frozen=True)
 class LateRows:
-    """Rows of one commit that came for a window of a view after it was shown; without an end, for some of them.
+    """Rows of one commit for a window of a view that was already shown; without an end, for several windows.
 
-    Where other rows make the windows, it is not told for which one.
+    For windows that depend on other rows the window is unknown.
     """
 
     view: View
@@ -59,7 +58,7 @@ class LateRows:
     rows: int
 
     def check(self) -> None:
-        """Raise if the view does not let such rows in."""
+        """Raise if the view refuses such rows."""
         if self.view.emission.late == "fail":
             of = "for a window that was shown" if self.end is not None else "below what its windows had closed by"
             raise QueryFailed(
@@ -98,7 +97,7 @@ def write(
 
 
 def rows_before(core: Core, stream: Stream, files: Sequence[DataFile], end: int) -> int:
-    """How many rows of files of a stream are before a moment."""
+    """The number of rows before a time in files of a stream."""
     from anabranch.engine.driver import connection
 
     folder = core.ledger.table_folder(stream.rows_table)
@@ -113,7 +112,7 @@ def rows_before(core: Core, stream: Stream, files: Sequence[DataFile], end: int)
 
 
 def frame(core: Core, snapshot: Snapshot) -> DataFrame:
-    """The late rows so far; those of sources that can be read again are listed now."""
+    """The late rows so far; reads rereadable sources to list theirs."""
     kept = core.table_frame(LATE_ROWS, LATE_ROW_FIELDS, snapshot)
     catalog = core.catalog(snapshot)
     streams = {view.name: _stream(catalog, view) for view in catalog.of(View)}
@@ -143,7 +142,7 @@ Windows = Sequence[tuple[int | None, int | None]]
 
 
 def _stream(catalog: Catalog, view: View) -> Stream | None:
-    """The stream whose event times the windows of a view are about, if there is just one."""
+    """The stream whose event times the windows of a view use, if there is just one."""
     streams = [catalog.stream(id) for id in catalog.sources_of(view)]
     return streams[0] if len(streams) == 1 and streams[0].time is not None else None
 
@@ -151,7 +150,7 @@ def _stream(catalog: Catalog, view: View) -> Stream | None:
 def _kept(
     core: Core, stream: Stream | None, windows: Windows, added: Mapping[str, tuple[DataFile, ...]]
 ) -> list[list[str] | None]:
-    """The rows that a commit brings for windows, from the files in which the stream keeps them."""
+    """The rows of a commit for windows, from the stream's kept rows."""
     from anabranch.engine.driver import connection
 
     span = _span(windows)
@@ -175,7 +174,7 @@ def _kept(
 
 
 def _read_again(core: Core, stream: Stream, windows: Windows, version: int) -> list[list[str] | None]:
-    """The rows that the run of a version brought for windows, read from the source once more."""
+    """The rows of a version's run for windows, read from the source again."""
     from anabranch.engine.row_conditions import good_rows
     from anabranch.sources.base import CORRUPT
 
@@ -192,7 +191,7 @@ def _read_again(core: Core, stream: Stream, windows: Windows, version: int) -> l
 
 
 def _span(windows: Windows) -> tuple[int, int] | None:
-    """From the first start to the last end, where all are known."""
+    """The range from the first start to the last end, if all are known."""
     starts, ends = [start for start, _ in windows], [end for _, end in windows]
     if any(each is None for each in (*starts, *ends)) or not windows:
         return None
@@ -211,7 +210,7 @@ def _by_window(rows: Iterable[dict[str, Any]], stream: Stream, windows: Windows)
 
 
 def _plain(value: Any) -> str:
-    """A value that JSON has no form for, as a text."""
+    """A value without a JSON form, as a text."""
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).isoformat(sep=" ")
     return value.hex() if isinstance(value, bytes) else str(value)

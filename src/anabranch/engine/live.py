@@ -1,7 +1,7 @@
-"""Changes as they come: a query kept up to date run by run, or a view somebody subscribed to.
+"""Live changes: a query that is kept up to date run by run, or a subscription to a view.
 
-A query on streams lives on a view of its own while it is followed, whose changes are kept like those of any other.
-Where it cannot (it reads a file, or an old version), its whole answer is compared with the one before.
+A query on streams gets a view of its own while it is followed, whose changes are kept like those of any other. Where
+that is not possible (it reads a file, or an old version), its whole answer is compared with the one before.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ PREFIX = "_live_"
 
 
 class Following(ABC):
-    """Runs of some streams, and after each the changes of what is followed."""
+    """Runs some streams, and yields the followed changes after each run."""
 
     fields: tuple[Field, ...]
     times: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, core: Core, capture: Capture, streams: set[str], *, end: bool, follow: bool = False) -> None:
-        """With `end`, the streams are at their end when their sources have nothing more; with `follow`, they never are:
-        more is waited for, from the sources and from whoever else writes."""
+        """With `end`, the streams end when their sources have no more rows; with `follow`, they never end: it waits for
+        more rows, from the sources and from other writers."""
         self.core = core
         self.capture = capture
         self.streams = streams
@@ -59,11 +59,11 @@ class Following(ABC):
             raise translate(error) from error
 
     def cancel(self) -> None:
-        """Have this one end, from another thread."""
+        """End the iteration, from another thread."""
         self._stop.set()
 
     def final(self) -> Any:
-        """Follow to the end; the answer then."""
+        """Follow to the end; returns the final answer."""
         import pyarrow as pa
 
         counts: Counter[Any] = Counter()
@@ -81,7 +81,7 @@ class Following(ABC):
 
     @abstractmethod
     def _changes(self) -> Iterator[Batch]:
-        """What came since the last call."""
+        """The changes since the last call."""
 
     def _batches(self) -> Iterator[Batch]:
         with self.core.stop.watch(self._stop) as stop:
@@ -118,7 +118,7 @@ class Following(ABC):
 
 
 class Subscription(Following):
-    """A view that somebody follows from a version on. With `versions`, each change says which version brought it."""
+    """A view that is followed from a version on. With `versions`, each change has its version."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Subscription(Following):
             self._pin.close()
 
     def _hold(self) -> None:
-        """Keep the files of the changes to come: others may reduce and vacuum before these are asked for."""
+        """Pin the files of future changes: others may reduce and vacuum before they are read."""
         at = self.feed.position
         if at is not None and at != self._held:
             pin = contextlib.ExitStack()
@@ -168,7 +168,7 @@ class Subscription(Following):
 
 
 class Live(Following):
-    """A query that is being followed."""
+    """A followed query."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class Live(Following):
 
     @staticmethod
     def clean_up(core: Core, definer: Definer) -> None:
-        """Take out views of queries whose follower died."""
+        """Drop the views of queries whose follower died."""
         for view in list(core.catalog().of(View)):
             if view.name.startswith(PREFIX) and view.owner is None:
                 core.ledger.commit(definer.drop_draft(core.catalog(), view))
@@ -223,7 +223,7 @@ class Live(Following):
             yield from self._difference()
 
     def _difference(self) -> Iterator[Batch]:
-        """What the answer gained and lost since the last batch."""
+        """The difference of the answer since the last batch."""
         import pyarrow as pa
 
         snapshot = self.core.snapshot()

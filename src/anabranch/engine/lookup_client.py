@@ -1,4 +1,4 @@
-"""Asking a table outside for the rows of keys: in batches, several at once, again if it does not answer.
+"""Looks up the rows of keys in an external table: in batches, in parallel, and with retries.
 
 Knows nothing of views and Spark: keys in, matches out.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Key = tuple[Any, ...]
-#: How long to wait before the second try, and at the most before any, in seconds; each wait is twice the one before.
+#: The wait before the second try, and the longest wait, in seconds; each wait is twice the one before.
 FIRST_WAIT, LONGEST_WAIT = 0.1, 10.0
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -39,27 +39,27 @@ class LookupRequest:
 
     @property
     def fetched(self) -> tuple[str, ...]:
-        """The columns that an answer must have to be put apart."""
+        """The columns that an answer needs to be split by key."""
         return tuple(dict.fromkeys((*self.columns, *self.by)))
 
 
-#: Rows, and for each of them the place of its key; without places the rows tell by themselves.
+#: Rows, and the position of the key of each; without positions, the rows contain their keys.
 Answer = tuple["pa.Table", Sequence[int] | None]
 
 
 @dataclass
 class LookupCounts:
-    """What it took to ask a table, since the home was opened."""
+    """Statistics of the lookups in a table since the home was opened."""
 
     requests: int = 0
     keys: int = 0
     rows: int = 0
     retries: int = 0
-    remembered: int = 0  # keys that were answered from memory
+    remembered: int = 0  # keys that the cache answered
 
 
 class LookupClient:
-    """Asks one table. `sleep` waits so many seconds, and says whether to give up; `now` is in microseconds."""
+    """The client of one table. `sleep` waits so many seconds and returns whether to stop; `now` is in microseconds."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class LookupClient:
         self._known: OrderedDict[tuple[LookupRequest, Key], tuple[int, pa.Table]] = OrderedDict()
 
     def matches(self, question: LookupRequest, keys: Iterable[Key]) -> dict[Key, pa.Table]:
-        """The rows of each key, for the keys that have any."""
+        """The rows of each key that has any."""
         wanted = dict.fromkeys(key for key in keys if not any(value is None for value in key))
         found: dict[Key, pa.Table] = {}
         unknown: list[Key] = []
@@ -98,7 +98,7 @@ class LookupClient:
         return {key: rows for key, rows in found.items() if rows.num_rows}
 
     def lists(self, question: LookupRequest, keys: Iterable[Key], columns: pa.Schema) -> tuple[list[Key], pa.ListArray]:
-        """The keys that have rows, and for each of them the list of its rows."""
+        """The keys that have rows, and the list of rows of each."""
         import pyarrow as pa
 
         given: list[Key] = []
@@ -108,7 +108,7 @@ class LookupClient:
             matches = self.matches(question, keys)
             given, tables = list(matches), [*tables, *matches.values()]
             sizes = [each.num_rows for each in matches.values()]
-        else:  # a table for each of many keys costs more than all else
+        else:  # a table for each of many keys would dominate the cost
             wanted = dict.fromkeys(key for key in keys if not any(value is None for value in key))
             for batch, rows, counts in self._answers(question, list(wanted)):
                 given += [key for key, count in zip(batch, counts, strict=True) if count]
@@ -121,7 +121,7 @@ class LookupClient:
     def _answers(
         self, question: LookupRequest, keys: Sequence[Key]
     ) -> Iterator[tuple[Sequence[Key], pa.Table, list[int]]]:
-        """Batches of keys, their rows in the order of the keys, and how many rows each key has."""
+        """Batches of keys, their rows in the order of the keys, and the number of rows of each key."""
         size = self.asking.batch
         batches = [keys[start : start + size] for start in range(0, len(keys), size)]
         in_vain = Event()
@@ -137,7 +137,7 @@ class LookupClient:
                 raise
 
     def _request(self, question: LookupRequest, keys: Sequence[Key], in_vain: Event) -> Answer:
-        """One batch, tried again for as long as it may be; no longer once another one has failed for good."""
+        """One batch, retried until its deadline, or until another batch has failed for good."""
         tries = 0
         while True:
             self._count(requests=1)
@@ -185,16 +185,16 @@ class LookupClient:
             self._known.pop((question, key), None)
             self._known[(question, key)] = until, rows
         most = self._most()
-        while len(self._known) > most:  # those that were asked for first go first
+        while len(self._known) > most:  # the oldest first
             self._known.popitem(last=False)
 
 
 def in_order(
     question: LookupRequest, keys: Sequence[Key], rows: pa.Table, places: Sequence[int] | None = None
 ) -> tuple[pa.Table, list[int]]:
-    """Rows in the order of their keys, in the same one whatever order they came in, and how many each key has.
+    """Rows in the order of their keys, independent of the order of arrival, and the number of rows of each key.
 
-    Rows of other keys, and those that only may compare with their key, are left out.
+    Rows of other keys, and rows that do not match their key after all, are dropped.
     """
     import pyarrow as pa
 
@@ -215,13 +215,13 @@ def in_order(
 
 
 def split_by_key(keys: Sequence[Key], rows: pa.Table, counts: Sequence[int]) -> dict[Key, pa.Table]:
-    """Rows by their key; a key without rows has none."""
+    """Rows by key, without keys that have no rows."""
     ends = accumulate(counts)
     return {key: rows.slice(end - count, count) for key, count, end in zip(keys, counts, ends, strict=True)}
 
 
 def fits(test: Callable[[Any, Any], Any] | None, stored: Any, value: Any) -> bool:
-    """Whether a value of a row may compare with that of a key; NaN is as the table outside has it."""
+    """Whether a value of a row may match that of a key; NaN compares as in the external table."""
     if stored is None:
         return False
     return test is None or stored != stored or value != value or bool(test(stored, value))

@@ -1,6 +1,6 @@
-"""How much of the memory of this process goes to what views keep between runs: one budget for all sessions.
+"""The memory budget for what views keep between runs: one for all sessions of this process.
 
-Sizes are estimated from rows and types before anything is loaded. It knows nothing of what is kept, or where.
+Sizes are estimated from rows and types before anything is loaded. Knows nothing of what is kept, or where.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Hashable, Iterable
 
 from anabranch.plan.types import duckdb_type
 
-#: Bytes of a value in memory, by the beginning of its type; texts and the like are taken to be short.
+#: Bytes of a value in memory, by the prefix of its type; texts and the like are assumed to be short.
 _WIDTHS = {"BOOLEAN": 1, "TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "DATE": 4, "FLOAT": 4, "BIGINT": 8, "DOUBLE": 8}
 _WIDTHS |= {"TIMESTAMP": 8, "HUGEINT": 16, "DECIMAL": 16}
 _TEXT = 40
 
 
 def estimated(rows: int, types: Iterable[str]) -> int:
-    """About how many bytes rows with columns of these types take as a table in memory.
+    """The estimated bytes of rows with columns of these types as a table in memory.
 
     >>> estimated(1_000_000, ["bigint", "int", "string"])
     52000000
@@ -27,16 +27,16 @@ def estimated(rows: int, types: Iterable[str]) -> int:
 
 
 class Budget:
-    """Who holds how much, by estimate."""
+    """The estimated memory of each owner."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[Hashable, int] = {}
 
     def take(self, owner: Hashable, size: int, limit: int) -> bool:
-        """Let somebody hold so much, in place of what they hold, if all together stay within a limit.
+        """Set the size of an owner, if the total is within a limit.
 
-        One may hold half of it, or the first to come would leave nothing to the others.
+        One owner may hold half of it, or the first would leave nothing for the others.
         """
         with self._lock:
             others = sum(held for each, held in self._held.items() if each != owner)
@@ -57,5 +57,5 @@ class Budget:
             return sum(self._held.values())
 
 
-#: The one of this process.
+#: The budget of this process.
 BUDGET = Budget()

@@ -1,4 +1,4 @@
-"""What nodes did and what they keep, from the records and files of the ledger; for EXPLAIN ANALYZE and sys.nodes."""
+"""Statistics of nodes from the records and files of the ledger, for EXPLAIN ANALYZE and sys.nodes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from anabranch.plan.describe import Groups, NodeStatistics, PlanNode, tables_of
 from anabranch.plan.plane import bounds_of
 from anabranch.plan.view import View
 
-#: So many records are read at a time, from the newest back.
+#: How many records to read at a time, from the newest back.
 _AT_A_TIME = 64
-#: Commits that write a table anew without changing what it says.
+#: Commits that rewrite a table without changing its contents.
 _SAME_ANSWER = ("reduce", "separate")
 
 
 def of_nodes(core: Core, nodes: Iterable[PlanNode], snapshot: Snapshot) -> dict[str, NodeStatistics]:
-    """The figures of streams and views, by id."""
+    """The statistics of streams and views, by id."""
     catalog = core.catalog(snapshot)
     found: dict[str, NodeStatistics] = {}
     waiting: dict[str, Stream | View] = {}
@@ -48,7 +48,7 @@ def of_nodes(core: Core, nodes: Iterable[PlanNode], snapshot: Snapshot) -> dict[
 
 
 def view_progress(core: Core, snapshot: Snapshot, view: View) -> int | None:
-    """How far a view has come, as its last commit says; homes made before commits did have it from the streams."""
+    """The progress of a view from its last commit; from its streams in older homes, whose commits lack it."""
     known = snapshot.bounds.get(view.id)
     if known is not None:
         return known
@@ -61,7 +61,7 @@ def _bounds(core: Core, snapshot: Snapshot, each: Stream | View) -> tuple[int | 
         columns = {each.time: bound} if each.time is not None and bound is not None else {}
     else:
         bound = view_progress(core, snapshot, each)
-        joint = each.progress.joint is not None  # its columns go by each of its streams, not by the last of them alone
+        joint = each.progress.joint is not None  # its columns depend on each of its streams, not only on the slowest
         columns = bounds_of(
             core.catalog(snapshot), each, lambda id: core.progress(snapshot, id).bound if joint else bound
         )
@@ -71,8 +71,8 @@ def _bounds(core: Core, snapshot: Snapshot, each: Stream | View) -> tuple[int | 
 
 
 def _groups(core: Core, snapshot: Snapshot, each: Stream | View) -> Groups | None:
-    """The groups of a view that keeps them by their size."""
-    from anabranch.engine.group_sizes import count_groups  # which stands above what reads figures
+    """The groups of a view that keeps them by size."""
+    from anabranch.engine.group_sizes import count_groups  # here, since it imports this module
 
     catalog = core.catalog(snapshot)
     for use in each.query.blocks if isinstance(each, View) else ():
@@ -101,12 +101,12 @@ def _in_stream(stream: Stream, record: Record) -> tuple[int, float | None] | Non
 
 
 def _where(record: Record) -> str:
-    """Where the rows of a run were computed; nothing where its record does not say."""
+    """Where the rows of a run were computed; empty if its record lacks it."""
     return next((words for place, words in IN_WORDS.items() if f"partials {place}" in record.milliseconds), "")
 
 
 def _in_view(view: View, catalog: Catalog, record: Record) -> tuple[int, float | None] | None:
-    """The rows of a view's changes; of one that keeps none, those of its state."""
+    """The rows of a view's changes; if it keeps none, those of its state."""
     if record.kind in _SAME_ANSWER:
         return None
     tables = (view.changes_table,) if view.kept else tables_of(view, catalog)

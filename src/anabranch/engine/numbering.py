@@ -1,8 +1,7 @@
-"""Row numbers and arrival times of the rows that a stream keeps: in the order in which they came, and the same whenever
-they are made again.
+"""Row numbers and arrival times of a stream's kept rows: in order of arrival, and the same when computed again.
 
-Rows come file by file, in the order that the source gives the files, and row by row in each. How Spark cuts them into
-partitions makes no difference.
+Rows arrive file by file, in the order of the source, and row by row in each file. Spark's partitions make no
+difference.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from anabranch.types import Field
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: The places of the rows of a part, by the number of the part.
+#: The column with the positions of rows, by the number of their part.
 PLACES = "__place{}"
 _STRETCH = (
     Field("stream", "string"),
@@ -38,9 +37,9 @@ _GROUP = (Field("__part", "int"), Field("__file", "string"), Field("__base", "bi
 
 
 def number_frame(rows: DataFrame, files: Sequence[str], first: int, at: int | Mapping[str, int]) -> DataFrame:
-    """Rows with their numbers from `first` on, and when they came: all at one time, or each file at its own.
+    """Rows with their numbers from `first` on, and their arrival times: one for all, or one for each file.
 
-    A pass over the rows counts those of each file in each partition; then every row knows its number by itself.
+    A pass over the rows counts those of each file in each partition; then the number of each row follows.
     """
     from pyspark.sql import functions as F
 
@@ -65,7 +64,7 @@ def number_frame(rows: DataFrame, files: Sequence[str], first: int, at: int | Ma
 
 
 def number_table(rows: Any, first: int, at: int) -> Any:
-    """The same for an Arrow table whose rows are in their order."""
+    """The same for an Arrow table whose rows are in order."""
     import pyarrow as pa
     import pyarrow.compute as compute
 
@@ -75,8 +74,8 @@ def number_table(rows: Any, first: int, at: int) -> Any:
 
 
 def past_rows(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame | None:
-    """All good rows that a stream has taken from its source, with the numbers they would have been given; None where
-    there are none, or none to be had again."""
+    """All good rows that a stream has read from its source, with the numbers that they would have; None where there are
+    none, or the source cannot return them again."""
     if stream.kept_since is not None:
         return core.table_frame(stream.rows_table, stream.row_fields, snapshot)
     stretches = [each for each in core.ledger.captured(stream.id, snapshot.version) if each]
@@ -101,7 +100,7 @@ def past_rows(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame | Non
 
 
 class Arrivals:
-    """Which run brought which rows of a stream, by their numbers: each as the first of them and its version."""
+    """The runs of rows of a stream, by number: the first row of each run, and its version."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -111,7 +110,7 @@ class Arrivals:
         self._lock = threading.Lock()
 
     def runs(self, stream: str, snapshot: Snapshot) -> list[tuple[int, int]]:
-        """The runs of a stream at a version, and the one that is on its way: rows that none of them has are its own."""
+        """The runs of a stream at a version, and the pending run, which has all later rows."""
         with self._lock:
             for record in self._ledger.records(self._upto + 1, snapshot.version):
                 for id, run in record.streams.items():
@@ -125,15 +124,15 @@ class Arrivals:
 
 
 def number_of_first(version: int) -> int:
-    """The place, among all rows that ever came, of the first row that a run brings. A run brings rows to one stream."""
+    """The global position of the first row of a run. A run has rows of one stream."""
     return version << 32
 
 
 def with_arrival_numbers(core: Core, records: DataFrame, parts: Mapping[str, str], snapshot: Snapshot) -> DataFrame:
-    """Records with the places of the rows they are made of, `PLACES` for each part: the column with the numbers of
-    rows of a stream.
+    """Records with the positions of their source rows, a column `PLACES` for each part: the column with the row numbers
+    of a stream.
 
-    Rows find their run by its numbers; so that none is compared with all runs, both are put into buckets of numbers.
+    A join by number finds the run of each row; buckets of numbers avoid comparing each row with all runs.
     """
     from pyspark.sql import functions as F
 
@@ -144,7 +143,7 @@ def with_arrival_numbers(core: Core, records: DataFrame, parts: Mapping[str, str
         found += [(stream, first, end, version) for (first, version), end in zip(runs, ends, strict=True)]
     closed = [end - first for _, first, end, _ in found if end is not None]
     width = max(sum(closed) // max(len(closed), 1), 1)
-    # The last run of each stream is the one on its way, or none: whatever is behind its first row is its own.
+    # The last run of each stream is the pending one, or none: all rows from its first on are its own.
     rows = [
         (stream, bucket, first, end, number_of_first(version) - first)
         for stream, first, end, version in found
@@ -168,7 +167,7 @@ def with_arrival_numbers(core: Core, records: DataFrame, parts: Mapping[str, str
 
 
 def _runs(core: Core, stream: Stream, snapshot: Snapshot) -> list[tuple[int, int]]:
-    """When each run of a stream was made that took something from its source, and how many rows it brought."""
+    """The time and the number of rows of each run of a stream that read from its source."""
     found = []
     for record in core.ledger.records(1, snapshot.version):
         run = record.streams.get(stream.id)

@@ -1,7 +1,7 @@
-"""A query over local files, views and tables that is answered without Spark, where that is certain to give the same.
+"""One-off queries over local files, views and tables without Spark, where the answer is certain to be the same.
 
-The plan is built with the types of the driver's dialect, files and the ledger are read by DuckDB. What one of them
-declines is Spark's: the reason is kept, so that whoever waits for Spark to start can be told.
+The plan uses the types of the driver's dialect; DuckDB reads files and the ledger. Spark runs what either declines: the
+reason is kept, to report while Spark starts.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Query, Relation, SelectStatement
 from anabranch.types import Field
 
-#: Columns that Spark has of files and does not show.
+#: Hidden columns of files in Spark.
 _HIDDEN = ("_metadata",)
-#: What a backslash stands before in a text, but for a quote and another backslash.
+#: An escape in a text other than of a quote or a backslash.
 _ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\[^'"\\]""")
-#: Figures of doubles whose last digits depend on how they are computed.
+#: Aggregates of doubles whose last digits depend on the order of computation.
 _INEXACT = frozenset(("stddev", "stddev_samp", "std", "stddev_pop", "variance", "var_samp", "var_pop"))
 
 
 @dataclass(frozen=True)
 class Question:
-    """What DuckDB is asked, the columns of the answer, and the files with their sizes and times.
+    """A query for DuckDB, the columns of its answer, and its files with their sizes and times.
 
-    In the text, marks stand around the keys of relations: what views and tables hold is had when it is asked.
+    In the text, markers enclose the keys of relations: the contents of views and tables are substituted when it runs.
     """
 
     marked: str
     fields: tuple[Field, ...]
     files: tuple[File, ...]
     relations: Mapping[str, files_duckdb.Relation]
-    bounded: bool  # whether files say within which bounds doubles are
-    targets: Mapping[str, str]  # views and tables: their names for users, by their ids
+    bounded: bool  # whether files have statistics of doubles
+    targets: Mapping[str, str]  # the names of views and tables, by id
 
     def text(self, core: Core, snapshot: Snapshot) -> str:
-        """What DuckDB is asked at a version of the home; raises Declined."""
+        """The query at a version of the home; raises Declined."""
         pieces = self.marked.split(MARK)
         for index in range(1, len(pieces), 2):
             key = pieces[index]
@@ -70,9 +70,9 @@ class Question:
 
 
 def question(core: Core, statement: SelectStatement, bound: Bound, catalog: Catalog) -> Question | None:
-    """A query as DuckDB is asked it; None if the answer is Spark's, with the reason in `core.needs_spark`.
+    """A query for DuckDB; None if Spark has to run it, with the reason in `core.needs_spark`.
 
-    Raises what is wrong with the query where that is certain: a file that is not there, a column that it does not have.
+    Raises certain errors of the query: a missing file, or a missing column.
     """
     core.needs_spark = None
     if not core.place.driver or core.given is not None:
@@ -115,13 +115,13 @@ def _question(core: Core, statement: SelectStatement, bound: Bound, catalog: Cat
         decline("the files are large")
     bounded = context.bounded or any(each.bounded for each in context.relations.values())
     made = Question(marked, plan.schema, files, context.relations, bounded, context.targets)
-    made.text(core, core.ledger.snapshot())  # to decline before anything is done what cannot be read
+    made.text(core, core.ledger.snapshot())  # declines unreadable relations before anything is done
     return made
 
 
 @dataclass
 class _Context:
-    """What names of files, views and tables stand for, and the types of the driver's dialect."""
+    """Resolves the names of files, views and tables, with the types of the driver's dialect."""
 
     core: Core
     text: str
@@ -133,7 +133,7 @@ class _Context:
     listed: list[list[File]] = field(default_factory=list)
     bounded: bool = False
     unnamed: bool = False
-    failed: bool = False  # with what is there: it is no file, or none that can be read
+    failed: bool = False  # on an existing path that is no readable file
 
     def find(self, relation: Relation) -> Found:
         reference = Binder(self.text, self.catalog, self.query).resolve(relation)
@@ -164,9 +164,9 @@ class _Context:
 
 
 def _check_spelling(text: str, context: _Context) -> None:
-    """Decline what is written so that a plan has another text, name or figure of it than Spark.
+    """Decline spellings for which a plan has another text, name or number than Spark.
 
-    Spark names a column as the query writes it, a plan as the file does.
+    Spark names a column as in the query, a plan as in the file.
     """
     known = context.named | {each.name for relation in context.relations.values() for each in relation.fields}
     lower = {name.lower() for name in known}
@@ -180,7 +180,7 @@ def _check_spelling(text: str, context: _Context) -> None:
 
 
 def rows(core: Core, question: Question, snapshot: Snapshot) -> Any:
-    """The answer at a version of the home, as a pyarrow.Table; None if DuckDB fails, for Spark to say why."""
+    """The answer at a version of the home, as a pyarrow.Table; None if DuckDB fails: Spark then reports the error."""
     import duckdb
     import pyarrow as pa
 
@@ -200,7 +200,7 @@ def rows(core: Core, question: Question, snapshot: Snapshot) -> Any:
     except _OF_ROWS(duckdb) as error:
         core.needs_spark = str(error).splitlines()[0]
         return None
-    except pa.ArrowInvalid as error:  # a sum that has no room in its type
+    except pa.ArrowInvalid as error:  # a sum that overflows its type
         core.needs_spark = str(error).splitlines()[0]
         return None
     finally:
@@ -213,18 +213,18 @@ def rows(core: Core, question: Question, snapshot: Snapshot) -> Any:
 
 @contextmanager
 def _settings(question: Question, text: str) -> Iterator[None]:
-    """Without an order of their own, rows come as they stand in the file."""
+    """DuckDB's settings: rows of a query without ORDER BY are in the order of the file."""
     with ducks.DATABASE.needing("preserve_insertion_order", True), ducks.counting_all(text):
         if not question.bounded:
             yield
             return
-        # NaN is beyond the bounds that Parquet files tell.
+        # NaN is outside the statistics of Parquet files.
         with ducks.DATABASE.needing("disabled_optimizers", "statistics_propagation,filter_pushdown"):
             yield
 
 
 def _OF_ROWS(duckdb: Any) -> tuple[type[Exception], ...]:
-    """Errors of DuckDB's that the rows are to blame for, or their number; others are errors of ours."""
+    """DuckDB's errors that rows or their number cause; others are bugs."""
     return (
         duckdb.ConversionException,
         duckdb.OutOfRangeException,

@@ -1,4 +1,4 @@
-"""Pane tables as SQL of the driver's DuckDB: partials of files, in their windows, and what is shown of them."""
+"""Pane tables as DuckDB SQL: the partials of files by window, and what views show of them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from anabranch.plan.states import WINDOW_COLUMNS, BlockUse, Panes
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import View
 
-#: No event time is as far from the epoch as this (some 36,000 years), and DuckDB has no times that are much further.
+#: Further from the epoch than any event time (some 36,000 years), and near DuckDB's limit.
 FAR = 2**60
-#: Up to so many numbers are written down one by one.
+#: Up to so many numbers are written as a list.
 LISTED = 32
 
 
@@ -33,7 +33,7 @@ class Columns:
         return [f"k{index}" for index in range(len(self.panes.keys))]
 
     def outputs(self) -> list[str]:
-        """What is kept of a window that is shown, from a group of reduced partials."""
+        """The stored outputs of a shown window, from a group of reduced partials."""
         hidden = [(f.name.removeprefix("_key_"), f.name) for f in hidden_keys(self.view, self.panes)]
         index = {key.name: f"k{i}" for i, key in enumerate(self.panes.keys)}
         return [
@@ -43,7 +43,7 @@ class Columns:
         ]
 
     def shown(self) -> list[str]:
-        """What a view shows, from a group of reduced partials."""
+        """The shown columns of a view, from a group of reduced partials."""
         index = {key.name: f"k{i}" for i, key in enumerate(self.panes.keys)}
         items = []
         for output in self.view.query.direct:
@@ -79,14 +79,14 @@ def pane_relation(
 def windows_in(
     name: str, panes: Panes, use: BlockUse, source: str, low: int | None = None, high: int | None = None
 ) -> str:
-    """The same of partials that are in a relation."""
+    """The same for partials in a relation."""
     columns = [quoted(column) for column in use.columns]
     where = f" WHERE true{within(low, high)}"
     keys = [f"{quoted(key.name)} AS k{index}" for index, key in enumerate(panes.keys)]
     windows = use.sliding
     starts = [f"{window_starts(panes, windows)} AS w"] if windows is not None else []
     if windows is not None and not windows.tumbling and _even(panes, windows):
-        # Each pane is in as many windows: DuckDB joins with so many numbers at half the price of lists of them.
+        # Each pane is in as many windows: in DuckDB a join with numbers costs half as much as unnesting lists.
         last = last_window_sql(f"epoch_us({PANE})", windows, panes.grain, "duckdb")
         starts = [f"__last - __back * {windows.slide} AS w"]
         numbers = f"range({windows.size // windows.slide}) AS __before(__back)"
@@ -96,7 +96,7 @@ def windows_in(
 
 
 def window_rows(panes: Panes, use: BlockUse, source: str) -> str:
-    """Partials of a pane table as a view sees them: a row for each window a pane is in, with the window's bounds."""
+    """Partials of a pane table as a view sees them: a row for each window of a pane, with the window's bounds."""
     keys = [f"k{index} AS {quoted(key.name)}" for index, key in enumerate(panes.keys)]
     bounds = [f"{window_text(name, use)} AS {name}" for name in WINDOW_COLUMNS] if use.windows is not None else []
     items = ", ".join([*keys, *bounds, *(quoted(name) for name in use.columns)])
@@ -104,17 +104,16 @@ def window_rows(panes: Panes, use: BlockUse, source: str) -> str:
 
 
 def _even(panes: Panes, windows: SlidingWindows) -> bool:
-    """Whether each partial is in as many windows as any other."""
+    """Whether all partials are in the same number of windows."""
     return windows.size % windows.slide == 0 and not panes.spanned
 
 
 def windows_shown(view: View, panes: Panes, use: BlockUse, paths: list[str]) -> str | None:
-    """What a view with plain items shows of all its windows, as a relation over files of its pane table.
+    """The answer of a view with plain items for all its windows, as a relation over files of its pane table.
 
-    Windows are grouped by their number and nothing else: their bounds follow from it, and between which numbers they
-    are is known from the files, so that DuckDB may have a place for each in the stead of a hash table. Counts are never
-    below 0, so the greatest says whether there are rows, unless that is known of all partials. None where these are not
-    in as many windows each.
+    Groups are only by window number: the bounds follow from it, and the range of numbers from the files, so that DuckDB
+    can use an array instead of a hash table. Counts are never negative, so their maximum says whether there are rows,
+    unless all partials have some. None where partials are in different numbers of windows.
     """
     windows = use.sliding
     if windows is None or not view.query.direct or not _even(panes, windows):
@@ -139,14 +138,14 @@ def windows_shown(view: View, panes: Panes, use: BlockUse, paths: list[str]) -> 
 
 
 def _numbers(count: int) -> str:
-    """The numbers from 0 on, so that DuckDB knows how many they are; of a range it does not, but they may be many."""
+    """The numbers from 0 on: a list, whose length DuckDB knows, or, if they are many, a range."""
     if count > LISTED:
         return f"range({count})"
     return f"({' UNION ALL '.join(f'SELECT CAST({number} AS BIGINT)' for number in range(count))})"
 
 
 def within(low: int | None, high: int | None) -> str:
-    """What holds besides for panes of [low, high); bounds that no time is beyond, such as the end, say nothing."""
+    """The additional conditions for panes in [low, high); without bounds that no time exceeds, such as the end."""
     since = f" AND {PANE} >= {timestamp(str(min(low, FAR)))}" if low is not None and low > -FAR else ""
     return since + (f" AND {PANE} < {timestamp(str(high))}" if high is not None and high < FAR else "")
 
@@ -169,7 +168,7 @@ def window_text(kind: str, use: BlockUse) -> str:
 
 
 def pane_source(panes: Panes, columns: Iterable[str], paths: list[str] | Variable) -> str:
-    """Files of a pane table as a DuckDB relation. A column that none of them has yet is there all the same, as NULL."""
+    """Files of a pane table as a DuckDB relation. Columns that no file has yet are NULL."""
     shape = [(key.name, duckdb_type(key.type)) for key in panes.keys]
     shape += [
         (field.name, duckdb_type(field.type)) for field in (*window_position_fields(panes), *group_size_fields(panes))

@@ -1,4 +1,4 @@
-"""Which windows a partial counts in, as SQL over the columns of its table: those of its pane, or those of its span."""
+"""The windows of a partial, as SQL over the columns of its table: those of its pane, or those of its span."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MICROS = {"spark": f"unix_micros({PANE})", "duckdb": f"epoch_us({PANE})"}
 
 
 def window_position_sql(panes: Panes, along: str, engine: Engine) -> list[str]:
-    """What says where the partial of a row goes, from the value that windows lie along; none without windows."""
+    """The columns that position the partial of a row, from the row's value for windows; none without windows."""
     if panes.time is None:
         return []
     if panes.spans is not None:
@@ -56,7 +56,7 @@ def kept_partials_sql(
     judging: Judging | None = None,
     known: str | None = None,
 ) -> str:
-    """A relation of partials with weights as what is to be kept of it: by span for small groups, else by window."""
+    """The partials to keep of a relation of partials with weights: by span for small groups, else by window."""
     quote = quote_name if engine == "spark" else quoted
     reduces, types = {}, {}
     for column in columns:

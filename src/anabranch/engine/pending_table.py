@@ -1,4 +1,4 @@
-"""Pending keys as a table of DuckDB, where they are too many to be objects of Python. See `algebra.pending`."""
+"""Pending keys as a DuckDB table, where they are too many for Python objects. See `algebra.pending`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TABLE, _GIVEN = "pending", "__given"
 _IS_GIVEN = f"EXISTS (SELECT 1 FROM {_GIVEN} g WHERE"
-#: What is pending is told by these columns, behind those of the key.
+#: The columns of pending state, after those of the key.
 STATE = (
     Field("records", "bigint"),
     Field("deadline", "bigint"),
@@ -36,7 +36,7 @@ def pending_fields(view: View) -> tuple[Field, ...]:
 
 
 def ends_of(view: View) -> tuple[tuple[int, int], ...]:
-    """Which keys tell the end of the window that a key is about, and how long after their times it is."""
+    """The key columns that give the end of a key's window, with their offsets to it."""
     names = [key.name for key in view.keying.columns]
     ends = view.progress.joint.ends if view.progress.joint is not None else ()
     wanted = ends or [name for name in names if name in view.progress.times][:1]
@@ -47,7 +47,7 @@ class PendingTable:
     """The pending keys in files of a view's table; the last line of a key counts."""
 
     def __init__(self, keys: tuple[Field, ...], ends: tuple[tuple[int, int], ...], paths: list[str]) -> None:
-        """`ends`: which keys are times, and how long after them what they are about ends."""
+        """`ends`: the key columns that are times, with their offsets to the end of the window."""
         self._keys = keys
         self._duck: duckdb.DuckDBPyConnection = connect()
         self._names = [key.name for key in keys]
@@ -74,7 +74,7 @@ class PendingTable:
         given = list(keys)
         if not given:
             return {}
-        if not self._keys:  # there is one key, and it has no columns
+        if not self._keys:  # the only key has no columns
             return self.everything()
         with self._given(given):
             return self._found(f"WHERE {_IS_GIVEN} {self._match()})")
@@ -83,7 +83,7 @@ class PendingTable:
         return self._found(f"WHERE {_fires(now, after)}")
 
     def firing(self, now: int, after: int | None) -> int:
-        """How many keys `touched` gives."""
+        """The number of keys that `touched` returns."""
         return int(self._rows_of(f"SELECT count(*) FROM {_TABLE} p WHERE {_fires(now, after)}")[0][0])
 
     def everything(self) -> dict[Key, Pending]:
@@ -149,5 +149,5 @@ def _fires(now: int, after: int | None) -> str:
 
 
 def _micros(key: Field) -> str:
-    """A key that is a time in microseconds; one that is a number, as it is."""
+    """A key in microseconds if it is a time; a number is unchanged."""
     return f"epoch_us({key.name})" if key.type.startswith("timestamp") else key.name

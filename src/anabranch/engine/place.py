@@ -1,8 +1,8 @@
 """Where work runs: on the driver, or in Spark's jobs.
 
-Spark can do all of it, at any size and on any master. The driver's engine spares jobs over little data: it is asked
-where the work is small, it may decline what it does not compute as Spark does, and every answer is the same without it.
-Of more rows, Spark's tasks compute what the driver's engine would not decline, with the same engine: see kernels.py.
+Spark can do all of it, at any size and on any master. The driver's engine saves Spark jobs over little data: it gets
+small work, may decline what it does not compute like Spark, and never changes an answer. For more rows, Spark's tasks
+run the same engine on what it does not decline: see kernels.py.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any, Literal
 from anabranch.duck import MEMORY
 from anabranch.errors import UsageError, did_you_mean
 
-#: Who computes: "auto" goes by size; "driver" whatever the size, but for what it declines; "spark" all of it.
+#: What computes: "auto" decides by size; "driver" at any size, except for what it declines; "spark" everything.
 Backend = Literal["auto", "spark", "driver"]
-#: Where the rows of a run were computed: by whom `sys.runs` has the time.
+#: Where the rows of a run were computed, as in `sys.runs`.
 DRIVER, KERNEL, SPARK = "driver", "kernel", "spark"
 IN_WORDS = {DRIVER: "on the driver", KERNEL: "in kernels", SPARK: "by Spark"}
-#: Settings of a session start with this.
+#: The prefix of a session's settings.
 PREFIX = "anabranch."
 
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _AMOUNT = re.compile(r"(\d[\d_,]*)\s*([A-Za-z]*)")
 
 
-#: With less memory DuckDB fails on work that needs more, and does not use temporary files instead.
+#: With less memory DuckDB fails instead of using temporary files.
 LEAST_MEMORY = 64 << 20
 
 
@@ -37,7 +37,7 @@ def _limit(value: int, about: str, least: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class Limits:
-    """Up to how much the driver takes on, keeps and merges; the same for every master, each a setting of the session.
+    """The limits on what the driver computes, keeps and merges; the same for every master, each a session setting.
 
     A run's bytes are those of its files, or of its rows in memory; those of tables are of their compressed files.
     """
@@ -96,7 +96,7 @@ def _amount(name: str, value: int | str) -> int:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the driver takes some work, and if not, why; true where it does."""
+    """Whether the driver does some work, and if not, why; truthy if it does."""
 
     driver: bool
     reason: str = ""
@@ -118,7 +118,7 @@ class Place:
 
     def __init__(self, backend: Backend, limits: Limits | None = None, *, kernels: bool = True) -> None:
         self.backend = backend
-        self.kernels = kernels  # whether Spark's tasks may run DuckDB over what the driver does not take
+        self.kernels = kernels  # whether Spark's tasks may run DuckDB over work that is too large for the driver
         self.limits = limits or Limits()
 
     @property
@@ -127,7 +127,7 @@ class Place:
         return self.backend != "spark"
 
     def within(self, **sizes: int) -> Verdict:
-        """Whether work of so much is within the limits of these names; a backend that is set decides by itself."""
+        """Whether work of these sizes is within the limits of these names; an explicit backend decides by itself."""
         if not self.driver:
             return Verdict(False, f"{PREFIX}backend is spark")
         if self.backend == "driver":
@@ -140,29 +140,29 @@ class Place:
         return TAKEN
 
     def is_small(self, size: int) -> bool:
-        """Whether nobody gains by splitting the rows of a run."""
+        """Whether the rows of a run are too few to split."""
         return size <= self.limits.small_run_bytes
 
     def takes_little(self, size: int) -> bool:
-        """Whether the driver takes what it can of the rows of a run, and leaves the rest of the run to Spark."""
+        """Whether the driver computes what it can over the rows of a run, and Spark the rest."""
         return self.driver and self.is_small(size)
 
     def takes_run(self, size: int) -> Verdict:
-        """Whether the driver takes all of a run, if it declines none of it."""
+        """Whether the driver computes a whole run, if it declines none of it."""
         return self.within(run_bytes=size)
 
     def takes_changes(self, rows: int, state: int) -> Verdict:
-        """Whether the driver computes the changes of a node: so many new rows, beside so many that are kept."""
+        """Whether the driver computes the changes of a node from so many new rows and rows of state."""
         return self.within(changes_rows=rows, state_rows=state)
 
     def together(self, plain: bool) -> bool:
-        """Whether the changes of plain nodes are all Spark's, so that their jobs need not come one after the other."""
+        """Whether Spark computes the changes of all plain nodes, so that their jobs can run in parallel."""
         return plain and not self.driver
 
     def buckets(self, rows: int, state: int, slots: int) -> int:
-        """In how many buckets tasks compute the changes of a node: so many new rows, beside so many that are kept.
+        """The number of buckets in which tasks compute the changes of a node from so many new rows and rows of state.
 
-        A power of two, so that the files of one bucket are in one of half as many, too.
+        A power of two, so that the files of one bucket are also in one bucket of half as many.
         """
         wanted, count = min(slots, -(-(10 * rows + state) // self.rows_in_bucket)), 1
         while count < wanted:
@@ -171,7 +171,7 @@ class Place:
 
     @property
     def rows_in_bucket(self) -> int:
-        """Up to how many rows of a table of state are in one bucket."""
+        """The most rows of a state table in one bucket."""
         return max(1, 10 * self.limits.bucket_rows)
 
     def takes_closing(self, rows: int) -> Verdict:
@@ -179,7 +179,7 @@ class Place:
         return self.within(closing_rows=rows)
 
     def takes_triggers(self, rows: int, pending: int, firing: int = 0) -> Verdict:
-        """Whether the driver decides which keys fire: so many new rows, keys that wait, and of these such that fire."""
+        """Whether the driver decides which keys fire, from so many new rows, pending keys, and firing keys."""
         return self.within(pending_keys=max(rows, firing), state_rows=pending)
 
     def takes_sessions(self, keys: int, state: int) -> Verdict:
@@ -187,7 +187,7 @@ class Place:
         return self.within(session_keys=keys, state_rows=state)
 
     def takes_answer(self, rows: int) -> Verdict:
-        """Whether the driver answers a question about so many rows."""
+        """Whether the driver answers a query over so many rows."""
         return self.within(answer_rows=rows)
 
     def takes_merge(self, size: int) -> Verdict:
@@ -195,5 +195,5 @@ class Place:
         return self.within(file_bytes=size)
 
     def takes_files(self, size: int) -> Verdict:
-        """Whether the driver answers a query over files of so many bytes by itself, so that Spark need not start."""
+        """Whether the driver answers a query over files of so many bytes alone, without starting Spark."""
         return self.within(query_bytes=size)

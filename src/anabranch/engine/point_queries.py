@@ -1,6 +1,6 @@
-"""Rows of a view that shows closed windows, looked up beside the ledger's files by DuckDB.
+"""Point queries of a view that shows closed windows, by DuckDB over the ledger's files.
 
-A look takes tens of milliseconds, where a Spark job takes tenths of a second, and needs no Spark session at all.
+One takes tens of milliseconds, where a Spark job takes tenths of a second, and needs no Spark session.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from anabranch.plan.types import duckdb_type
 
 
 def rows(core: Core, query: PointQuery, snapshot: Snapshot) -> Any:
-    """The answer as a pyarrow.Table: what the view has emitted, net, each row as often as its changes add up to."""
+    """The answer as a pyarrow.Table: the net rows that the view has emitted, each as often as its changes add up to."""
     low, high = query.window_range()
     paths = snapshot.table_paths(core.ledger, query.view.changes_table, low, high)
     given = ", ".join(f"{quoted(field.name)} AS {quoted(name)}" for name, field in query.columns)

@@ -1,4 +1,4 @@
-"""How the progress of streams moves in one commit, as the views that wait for it see it."""
+"""The bounds of views before and after one commit, from the progress of streams."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from anabranch.plan.plane import Joint, bounds_of, joint_bounds, key_of_progress
 from anabranch.plan.view import View
 from anabranch.sources.base import Found
 
-#: The progress of each stream that a commit is about, before and after it.
+#: The progress of each stream of a commit, before and after it.
 Moves = Mapping[str, tuple[ProgressState, ProgressState]]
 
 
 @dataclass(frozen=True)
 class KeyBounds:
-    """The bounds of keys that are further than their stream, before and after a commit. `index`: which key it is."""
+    """The bounds of keys that are ahead of their stream, before and after a commit. `index`: which key column."""
 
     index: int
     before: Mapping[str, int]
@@ -33,7 +33,7 @@ class KeyBounds:
         return self.of(key[self.index])
 
     def of(self, value: Any) -> tuple[int | None, int | None]:
-        """The bounds of one key; None where it is as far as the stream."""
+        """The bounds of one key; None where they are those of the stream."""
         part = part_of(value)
         return self.before.get(part), self.after.get(part)
 
@@ -47,14 +47,14 @@ class KeyBounds:
 
 @dataclass(frozen=True)
 class PairBounds:
-    """The bounds by which groups of pairs close that go by several times: each input of the join has passed one."""
+    """The bounds that close groups of pairs by several times: each input of the join has passed one of them."""
 
-    ends: tuple[tuple[int, int], ...]  # which key each time is, and how long after it its window ends
+    ends: tuple[tuple[int, int], ...]  # the key column of each time, and the offset to its window's end
     before: Joint
     after: Joint
 
     def of_key(self, key: Sequence[Any]) -> tuple[int | None, int | None]:
-        """The end of the last window of a key, before and after a commit, where it is closed; None otherwise."""
+        """The end of the last window of a key, before and after a commit, if it is closed; else None."""
         ends = [micros(key[index], shift) for index, shift in self.ends]
         return _closed(ends, self.before), _closed(ends, self.after)
 
@@ -68,14 +68,14 @@ def _closed(ends: Sequence[int | None], bounds: Joint) -> int | None:
 
 
 def micros(moment: Any, shift: int = 0) -> int | None:
-    """A time in microseconds; a number as it is."""
+    """A time in microseconds; a number is unchanged."""
     if moment is None or isinstance(moment, int):
         return None if moment is None else moment + shift
     return int(moment.timestamp()) * 1_000_000 + int(moment.microsecond) + shift
 
 
 def part_of(value: Any) -> str:
-    """The name of a key among the parts of a stream."""
+    """The name of a key as a partition of a stream."""
     if value is None:
         return ""
     return f"={str(value).lower() if isinstance(value, bool) else value}"
@@ -94,7 +94,7 @@ def progress(
     which: int,
     waits: Mapping[str, int] | None = None,
 ) -> int | None:
-    """How far what a view reads has come, before a commit (0) or after it (1)."""
+    """The progress of what a view reads, before a commit (0) or after it (1)."""
     bound = progress_of(catalog, view, lambda id: state_of(core, snapshot, moves, id, which).bound, waits)
     return highest(bound, _passed(core, catalog, view, snapshot, moves, which, waits))
 
@@ -108,7 +108,7 @@ def _passed(
     which: int,
     waits: Mapping[str, int] | None,
 ) -> int | None:
-    """How far a view has come past idle streams. It stays there when they have rows again: these are late."""
+    """The progress of a view past idle streams. It does not go back when they have rows again: these are late."""
     if view.progress.clock != "event":
         return None
     before = snapshot.passed.get(view.id)
@@ -122,10 +122,10 @@ def _passed(
 
 
 def input_bounds(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, moves: Moves) -> dict[str, int | None]:
-    """How far the event times of the inputs of a join have come before a commit; None: nobody says.
+    """The progress of the event times of a join's inputs before a commit; None: unknown.
 
-    Rows of a view can be as old as they like where its event time does not progress, as that of the last row of each
-    key: then what the view reads tells what is in time.
+    Rows of a view can be arbitrarily old where its event time does not progress, as that of the last row of each key:
+    then the inputs of the view decide what is in time.
     """
 
     def of_stream(id: str) -> int | None:
@@ -145,16 +145,15 @@ def input_bounds(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, m
 
 
 def resting(core: Core, catalog: Catalog, snapshot: Snapshot, moves: Moves, streams: Iterable[str]) -> frozenset[str]:
-    """Those of some streams that the others do not wait for after a commit."""
+    """The idle streams among these, which the others do not wait for after a commit."""
     known = {id: (catalog.stream(id).policy, state_of(core, snapshot, moves, id, 1)) for id in streams}
     return let_go(known) if len(known) > 1 else frozenset()
 
 
 @dataclass(frozen=True)
 class Held:
-    """How far a view with a budget has come in a commit, and how far it could have come in its last runs, this one too.
-
-    Of these only as many as say how long a window has waited; none where nothing waits.
+    """The progress of a view with a budget in a commit, and what its last runs, this one included, could have reached:
+    only as many as tell how long a window has waited, none where nothing waits.
     """
 
     bound: int
@@ -166,9 +165,9 @@ class Outcome:
     """What a commit does to the bounds of views.
 
     held:   of those with a budget;
-    passed: of those whose windows go by rows or chunks, how many they have come to past idle streams;
+    passed: of those whose windows count rows or chunks, their progress past idle streams;
     places: where their changes were computed, and why not elsewhere;
-    and to the views themselves: why some cannot go on (`stopped`), and which rows they could not compute (`aside`), by
+    and to the views themselves: why some had to stop (`stopped`), and which rows they could not compute (`aside`), by
     the ids of the view and of the stream.
     """
 
@@ -179,14 +178,14 @@ class Outcome:
     places: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: Outcome) -> None:
-        """Take over what another part of the same commit did."""
+        """Merge the outcome of another step of the same commit."""
         self.held |= other.held
         self.passed |= other.passed
         self.places |= other.places
 
 
 def shown_before(view: View, snapshot: Snapshot, before: int | None) -> int | None:
-    """Up to where a view with a budget had shown its windows, of the progress there was; None for nothing at all."""
+    """The bound up to which a view with a budget had shown its windows; None for none."""
     return None if before is None else snapshot.bounds.get(view.id)
 
 

@@ -157,14 +157,14 @@ def good_rows_of_files(core: Core, files: FilesSource, taken: list[Any], key: An
 
 
 def source_frame(core: Core, stream: Stream, source: Source, snapshot: Snapshot, first: int) -> DataFrame:
-    """The good rows that a stream has taken from its source, from a run on."""
+    """The good rows that a stream has read from its source, from a run on."""
     captured = [each for each in list(core.ledger.captured(stream.id, snapshot.version))[first:] if each]
     good = good_rows(stream, (CORRUPT,))
     return source.read(captured).where(good).select(*(quote_name(field.name) for field in stream.fields))
 
 
 def stream_frame(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame:
-    """The rows of a stream: those it keeps, or, where the source can be read again, all it has taken so far."""
+    """The rows of a stream: those it keeps, or, where the source can be read again, all that it has read so far."""
     if stream.kept_since == 0:
         return core.table_frame(stream.rows_table, stream.fields, snapshot)
     source = core.past_source(stream)
@@ -187,7 +187,7 @@ def kept_rows(
     low: int | None = None,
     high: int | None = None,
 ) -> DataFrame:
-    """The rows that a stream keeps, as a view has them: from the one on that it starts with."""
+    """The kept rows of a stream from the first one of a view on."""
     paths = snapshot.table_paths(core.ledger, stream.rows_table, low, high)
     return since_start(view, stream, fields, lambda columns: core.frames.parquet(paths, columns))
 
@@ -198,7 +198,7 @@ def since_start(
     fields: tuple[Field, ...],
     rows: Callable[[tuple[Field, ...]], DataFrame],
 ) -> DataFrame:
-    """Of rows with these columns, those that a view starts with and all after them."""
+    """The rows with these columns from the first one of a view on."""
     if stream.id not in view.beginning.rows:
         return rows(fields)
     since = rows(stream.row_fields).where(f"coalesce({ROW_NUM}, 0) >= {view.beginning.rows[stream.id][1]}")
@@ -206,21 +206,21 @@ def since_start(
 
 
 def rows_frame(core: Core, stream: Stream, placeholder: str, snapshot: Snapshot) -> DataFrame:
-    """The rows of a stream behind a placeholder of a view; with their numbers, where it asks for them."""
+    """The rows of a stream for a placeholder of a view, with their numbers if it needs them."""
     if stream.seen_as(placeholder) == stream.fields:
         return stream_frame(core, stream, snapshot)
     return past_rows(core, stream, snapshot) or core.frames.empty(stream.row_fields)
 
 
 def view_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, emitted: bool = False) -> DataFrame:
-    """The answer of a view at a version. One whose changes are kept shows what has fired.
+    """The answer of a view at a version. A view whose changes are kept shows what has fired.
 
-    A reader has the late rows of archives with it. Views above, whose changes come from changes, have what was
-    `emitted`: all the way down.
+    For readers it includes archived late rows. Views above, which compute changes from changes, read what was
+    `emitted`, on all levels.
     """
     if view.emission.as_changes:
         return stream_of_changes(core, catalog, view, snapshot)
-    if view.emission.late == "archive" and view.progress.clock == "event" and not emitted:  # nothing else can come late
+    if view.emission.late == "archive" and view.progress.clock == "event" and not emitted:  # else no late rows
         return archive_frame(core, catalog, view, snapshot)
     if view.kept and not (view.query.ordered and view.emission.mode == "feed"):
         return shown_frame(core, catalog, view, snapshot)
@@ -240,10 +240,10 @@ def view_query(
     emitted: bool = False,
     late: bool = False,
 ) -> DataFrame:
-    """The upper part over consolidated partials; with `closed_by`, over the windows that have closed only.
+    """The view's query over reduced partials; with `closed_by`, only over closed windows.
 
-    `narrow` may leave out rows of an input that do not matter; with `hidden`, the whole key is shown. `takes` are the
-    last places of a run that keys of a counting view may show. With `late`, rows that came too late count too.
+    `narrow` may drop irrelevant rows of an input; with `hidden`, the whole key is shown. `takes` are the last positions
+    in a run that the keys of a counting view may show. With `late`, rows that came too late count too.
     """
     if view.query.rows is not None:
         rows = catalog[view.query.rows]
@@ -265,7 +265,7 @@ def view_query(
         below = catalog.view(id)
         fired = emitted or (
             view.kept and not (late and view.emission.mode == "feed")
-        )  # else it reads what waits below it
+        )  # else it also reads pending rows below it
         relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=fired)
     for placeholder in () if late else view.leaves_out:
         there = relations[placeholder]
@@ -291,7 +291,7 @@ def take_fields(view: View) -> tuple[Field, ...]:
 
 
 def static_frames(core: Core, catalog: Catalog, view: View) -> dict[str, DataFrame]:
-    """The static tables that a view reads, as it reads them."""
+    """The static tables of a view, at the versions that it reads."""
     found = {}
     for placeholder, id in view.query.tables.items():
         table = catalog[id]
@@ -308,9 +308,9 @@ def pane_frame(
     closed_by: int | None = None,
     partials: DataFrame | None = None,
 ) -> DataFrame:
-    """Files of a pane table as a view sees them: a row for each window a pane is in, with the window's bounds.
+    """Files of a pane table as a view sees them: a row for each window of a pane, with the window's bounds.
 
-    `partials` are what to take in the place of files."""
+    `partials` replace the files."""
     frame = partials if partials is not None else core.frames.parquet(paths, pane_fields(panes))
     windows = use.sliding
     names = [quote_name(name) for name in (*(key.name for key in panes.keys), *use.columns)]
@@ -330,7 +330,7 @@ def pane_frame(
         bounds += f", {id('__starts.start')}"
         source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
     elif windows.tumbling and panes.grain == windows.size:
-        # The pane is the window: its start stays a plain column, so that Spark can push filters on it into the files.
+        # The pane is the window: its start remains a plain column, so that Spark can push filters down to the files.
         bounds = (
             f"{PANE} AS window_start, timestamp_micros({pane} + {windows.size}) AS window_end,"
             f" timestamp_micros({pane} + {window_time(windows.size, windows.size)}) AS window_time, {id(pane)}"
@@ -354,7 +354,7 @@ def pane_frame(
 def changes_frame(
     core: Core, catalog: Catalog, view: View, snapshot: Snapshot, within: Range = (None, None)
 ) -> DataFrame:
-    """The changes of a view as they are in the ledger; those whose event time is within bounds."""
+    """The changes of a view in the ledger whose event time is within bounds."""
     panes = catalog.panes(view.query.blocks[0].panes) if view.query.blocks else None
     fields = change_fields(view, panes)
     if not view.time or within == (None, None):
@@ -373,7 +373,7 @@ def in_range(frame: DataFrame, time: str, within: Range) -> DataFrame:
 
 
 def stream_of_changes(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
-    """The changes of a view with when they came out and which one of its key each was."""
+    """The changes of a view as a stream: with the time of each, and its number among those of its key."""
     frame = changes_frame(core, catalog, view, snapshot)
     columns = ", ".join(quote_name(field.name) for field in view.fields)
     partition = ", ".join(quote_name(key.name) for key in view.keying.columns) or "1"
@@ -387,7 +387,7 @@ def stream_of_changes(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
 
 
 def provisional_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
-    """The answer over all rows there are, and of each row whether it is one that has fired."""
+    """The answer over all rows so far, with a column that says whether each row has fired."""
     fresh = view_query(core, catalog, view, snapshot, late=view.emission.late == "archive")
     if view.emission.mode in ("read", "feed"):
         return fresh.selectExpr("*", "true AS _final")
@@ -405,7 +405,7 @@ def provisional_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
 
 
 def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
-    """What a view shows whose late rows are only archived: the windows that have closed, as they are now."""
+    """The answer of a view that archives late rows: its closed windows, with these rows."""
     bound = progress(core, catalog, view, snapshot, {}, 0)
     if view.emission.budget is not None:
         bound = snapshot.bounds.get(view.id)
@@ -413,7 +413,7 @@ def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) 
         return core.frames.empty(view.fields)
     if not view.operator:
         return view_query(core, catalog, view, snapshot, closed_by=bound)
-    if view.emission.mode == "feed":  # it does not wait itself
+    if view.emission.mode == "feed":  # it does not wait for windows itself
         return view_query(core, catalog, view, snapshot, late=True)
     timed = (
         [view.emission.closing]
@@ -439,7 +439,7 @@ def shown_frame(
     hidden: bool = False,
     within: Range = (None, None),
 ) -> DataFrame:
-    """What a view has emitted, net: each row as often as its changes add up to; those of times within bounds."""
+    """The net rows that a view has emitted, each as often as its changes add up to, with times within bounds."""
     frame = changes_frame(core, catalog, view, snapshot, within)
     fields = (*view.fields, *view.hidden) if hidden else view.fields
     columns = ", ".join(quote_name(field.name) for field in fields)

@@ -1,8 +1,8 @@
-"""The life of a run: rows in, partials and rows out, one commit. The same for a source, INSERT, COPY and a backfill.
+"""The life of a run: new rows to partials, rows and changes, in one commit. The same for sources, INSERT and COPY.
 
     one scan -> partials and rows to files, bad rows aside -> changes of views that emit -> record
 
-Everything before the record can be lost without a trace; the record names all of it at once.
+A crash before the record leaves no trace; the record names all files at once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Refresh(Protocol):
 
 
 class Runner:
-    """Makes runs of one home."""
+    """Runs the streams of one home."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -66,7 +66,7 @@ class Runner:
         kind: str = "run",
         applied: tuple[str, ...] = (),
     ) -> Record:
-        """Take rows into a stream as its next run."""
+        """Commit rows to a stream as its next run."""
         watch = Stopwatch()
         core = self.core
         self._refresh_tables(stream_id)
@@ -122,7 +122,7 @@ class Runner:
     def _look_ahead(
         self, catalog: Catalog, snapshot: Snapshot, stream: Stream, state: ProgressState, rows: InGroups
     ) -> Ahead | None:
-        """The joins whose changes the tasks that read a run can give in the same job."""
+        """The joins whose changes the tasks that read a run can compute in the same job."""
         if not any(view.operator == "join" and stream.id in view.query.streams.values() for view in catalog.of(View)):
             return None
         file = DataFile(buckets.RUN, rows.rows, 0, rows.low, rows.high)
@@ -132,7 +132,7 @@ class Runner:
         return buckets.look_ahead(commit, stream, rows)
 
     def _refresh_tables(self, stream_id: str) -> None:
-        """Refresh the tables that ask for it before each run, and that the views on a stream read as they were."""
+        """Refresh the tables with REFRESH EVERY RUN that views on a stream read, if they have changed."""
         snapshot = self.core.ledger.snapshot()
         catalog = self.core.catalog(snapshot)
         if self.refresh is None or not any(table.every_run for table in catalog.of(Table)):
@@ -159,10 +159,10 @@ class Runner:
                 hint=f"IDLE AFTER lets keys go that have nothing more to say; or make it without PER KEY {stream.key}",
             ) from error
 
-    # ---- what a run adds to
+    # ---- outputs of a run
 
     def _driver_text(self, stream: Stream, state: Panes, group_sizes: GroupSizes | None) -> str | None:
-        """The partials of a run for the driver; None where what decides how they are kept is too much for it."""
+        """The query of a run's partials for the driver; None where the group sizes are too many for it."""
         if group_sizes is not None and group_sizes.known is None:
             return None
         return partials_text(stream, state, group_sizes.judging if group_sizes is not None else None)
@@ -222,7 +222,7 @@ class Runner:
         return outputs
 
     def _was_small(self, snapshot: Snapshot, table: str) -> bool:
-        """Whether the last files of a table say that the next will be small too."""
+        """Whether the last files of a table were small, so that the next will be small too."""
         last = list(snapshot.files.get(table, {}).values())[-2:]
         return bool(last) and sum(file.rows for file in last) <= self.core.place.limits.small_rows
 
@@ -297,12 +297,12 @@ class Runner:
             ledger.give_up({table: change.add for table, change in tables.items()})
             raise
         reach("after-run")
-        for id, count in lost.rows.items() if kind == "run" else ():  # other statements tell of it themselves
+        for id, count in lost.rows.items() if kind == "run" else ():  # other statements report it themselves
             self.core.warn(lacking(catalog.view(id).name, count))
         return record
 
     def _catalog_updates(self, catalog: Catalog, lost: Lost) -> dict[str, dict[str, Any]]:
-        """The definitions that say what views lost in a commit; that one is stopped is told at once."""
+        """The definitions of views that lost rows in a commit; warns at once of views that stop."""
         for id, reason in lost.stopped.items():
             self.core.warn(f"view {catalog.view(id).name} is stopped, and cannot be read: {reason}")
         return {each.id: to_json(each) for each in lost.changes(catalog)}
@@ -312,7 +312,7 @@ class Runner:
     def move(
         self, stream_id: str, change: Callable[[Stream, ProgressState], ProgressState], kind: str
     ) -> Record | None:
-        """Move the progress of a stream by hand, by the clock, or to its end; None if it did not move."""
+        """Advance the progress of a stream by hand, by the clock, or to its end; None if it did not move."""
         core = self.core
         watch = Stopwatch()
         with core.stream_lock(stream_id), core.ledger.commit_lock:
@@ -348,7 +348,7 @@ class Runner:
             )
 
     def fire_due(self) -> Record | None:
-        """Let the delays fire that are over; None if none is."""
+        """Fire the triggers whose delays are over; None if there are none."""
         core = self.core
         views = [
             view
@@ -362,7 +362,7 @@ class Runner:
             return self._without_rows("delay", frozenset())
 
     def show_waiting(self, stream_id: str) -> Record | None:
-        """Show more of what budgets hold back of the views on a stream; None if nothing waits."""
+        """Show more windows that budgets of views on a stream hold back; None if nothing waits."""
         core = self.core
         with core.ledger.commit_lock:
             snapshot = core.ledger.snapshot()
@@ -371,14 +371,14 @@ class Runner:
             return self._without_rows("waiting", frozenset(), stream_id)
 
     def renew(self, table: str) -> Record | None:
-        """Bring views up to date that keep their changes and read a static table that was refreshed."""
+        """Update the views that keep their changes and read a refreshed static table."""
         with self.core.ledger.commit_lock:
             catalog = self.core.catalog(self.core.ledger.snapshot())
             stale = frozenset(view.id for view in catalog.of(View) if _grows_stale(catalog, view, table))
             return self._without_rows("refresh", stale) if stale else None
 
     def _without_rows(self, kind: str, renewed: frozenset[str], only: str | None = None) -> Record:
-        """A commit of changes that no new rows bring, of the views on all streams or on one."""
+        """A commit of changes without new rows, of the views on all streams or on one."""
         core, watch = self.core, Stopwatch()
         snapshot = core.ledger.snapshot()
         catalog = core.catalog(snapshot)
@@ -403,7 +403,7 @@ class Runner:
 def _changes_of(
     commit: Commit, view: View, added: Mapping[str, tuple[DataFile, ...]], made: bool, renewed: bool
 ) -> tuple[DataFile, ...]:
-    """The changes of one view for a commit; they are new rows for those above it."""
+    """The changes of one view for a commit; they are new rows for the views above it."""
     if view.operator:
         if renewed:
             return nodes.renew(commit, view)
@@ -426,7 +426,7 @@ def _computed(
     renewed: bool,
     aside: dict[tuple[str, str], Found],
 ) -> tuple[DataFile, ...]:
-    """The changes of a view for a commit, without the rows that it cannot compute, if it looks at one at a time."""
+    """The changes of a view for a commit, without the rows that it cannot compute, if it works row by row."""
     try:
         return _changes_of(commit, view, added, made, renewed)
     except Exception as error:
@@ -441,7 +441,7 @@ def _computed(
 
 
 def _named(catalog: Catalog, view: View, error: Exception, made: bool) -> Exception:
-    """What went wrong with the changes of a view, with its name: who sent the rows does not know it."""
+    """The error of a view's changes with the name of the view, which the sender of the rows does not know."""
     found = translate(error)
     if not made and isinstance(found, UnknownFunction):
         return functions.named(catalog, next(iter(catalog.sources_of(view)), ""), found)
@@ -457,7 +457,7 @@ def _named(catalog: Catalog, view: View, error: Exception, made: bool) -> Except
 
 
 class _Ahead:
-    """Has the changes of nodes that do not read each other computed at the same time, where they are Spark's.
+    """Computes the changes of independent nodes in parallel, where Spark computes them.
 
     A job over a few rows is mostly waiting, and the tasks of several fill more cores than those of one.
     """
@@ -470,11 +470,11 @@ class _Ahead:
         self._started: dict[str, tuple[View, Future[tuple[DataFile, ...]]]] = {}
 
     def files(self, view: View) -> tuple[DataFile, ...]:
-        """The changes of a view, which is one of the first that are left."""
+        """The changes of a view, which is among the first of the remaining ones."""
         if view.id not in self._started:
             together = [each for each in self._left.values() if self._is_plain(each) and self._is_free(each)]
             if view in together and len(together) > 1:
-                with ThreadPoolExecutor(WRITERS) as pool:  # which waits for all of them
+                with ThreadPoolExecutor(WRITERS) as pool:  # waits for all of them
                     self._started = {each.id: (each, pool.submit(self._computed, each)) for each in together}
         started = self._started.pop(view.id, None)
         try:
@@ -483,19 +483,19 @@ class _Ahead:
             self._left.pop(view.id)
 
     def _is_plain(self, view: View) -> bool:
-        """Whether nothing but Spark's own engine has a part in it: no bucket, trigger, budget or table outside."""
+        """Whether only Spark computes it: no buckets, trigger, budget or external table."""
         plain = (
             bool(view.operator) and view.emission.mode == "feed" and not view.query.asks and not view.emission.budget
         )
         return self._core.place.together(plain) and not buckets.available(self._core)
 
     def _is_free(self, view: View) -> bool:
-        """Whether a view reads none that is still to be computed."""
+        """Whether a view reads no view that is yet to be computed."""
         below = [self._catalog.view(id) for id in view.query.views.values()]
         return not any(each.id in self._left or not self._is_free(each) for each in below)
 
     def give_up(self) -> None:
-        """Delete what was computed in vain."""
+        """Delete results that were not used."""
         for view, started in self._started.values():
             if started.exception() is None:
                 self._core.ledger.give_up({view.changes_table: started.result()})
@@ -519,13 +519,13 @@ def emit_changes(
     """Add the changes of every view whose changes are kept to the tables of a commit.
 
     `made` are new views: they are filled, and no other view changes. `only` are all that can change. `renewed` are
-    compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream; `ready` has the
-    changes that are there already, by table. The result says what all this does to the bounds of views.
+    compared as a whole, whatever the commit has. `taken` is the number of its rows, by stream; `ready` has changes that
+    are already computed, by table. Returns the effect on the bounds of views.
     """
     kept = [view for view in catalog.in_order() if view.kept]
     if made or only is not None:
         kept = [view for view in kept if view.id in (made or only or ())]
-    else:  # a view that reads no stream changes when a table is refreshed, whatever streams there are
+    else:  # a view that reads no stream changes with a refreshed table, whatever the streams
         kept = [view for view in kept if not (sources := catalog.sources_of(view)) or sources & set(moves)]
     if not kept:
         return Outcome()
@@ -548,7 +548,7 @@ def emit_changes(
         except Exception as error:
             found = translate(error)
             if isinstance(found, DataError) and not strict:
-                # A part of its changes is not what the view shows: it shows nothing from here on.
+                # Incomplete changes would be a wrong answer: the view shows nothing from here on.
                 stopped[catalog.root(view).id] = reason_of(found)
                 commit.added.pop(view.changes_table, None)
                 core.hot.forget(view.id)
@@ -572,7 +572,7 @@ def emit_changes(
             tables[view.changes_table] = TableChange(add=files)
             panes = catalog.panes(view.query.blocks[0].panes) if view.query.blocks else None
             if view.changes_table not in snapshot.files:
-                _ = core.frames  # it is Spark's parser that reads the types of columns
+                _ = core.frames  # Spark's parser reads the types of columns
                 schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
         watch.closes = watch.closes or (bool(files) and clock.closes(commit, view))
         watch.lap("changes", view.name)
@@ -589,7 +589,7 @@ def emit_changes(
 
 
 def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:
-    """Whether what a view has shown depends on a static table as it was. Rows of a stream meet it once, and stay."""
+    """Whether shown rows of a view depend on the old version of a static table. Rows of a stream join only once."""
     return view.kept and bool(view.operator) and not view.enriches_at_ingest and _joins_table(catalog, view, table)
 
 
@@ -605,7 +605,7 @@ def _widens(output: Output, snapshot: Snapshot) -> bool:
 
 
 def _lacks(snapshot: Snapshot, table: str, fields: tuple[Field, ...]) -> bool:
-    """Whether a table is not there yet or lacks a column."""
+    """Whether a table does not exist yet or lacks a column."""
     schema = snapshot.schemas.get(table)
     if schema is None:
         return True
@@ -621,7 +621,7 @@ def list_bad_rows(
     tables: dict[str, TableChange],
     schemas: dict[str, Any],
 ) -> None:
-    """Add rows of a stream that could not be taken in, or not by a view, to those that a commit lists."""
+    """Add rows that a stream, or one of its views, could not take in to the bad rows of a commit."""
     import pyarrow as pa
 
     if not bad:

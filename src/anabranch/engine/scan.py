@@ -1,6 +1,6 @@
-"""The scan of a run: good rows to the files of its outputs, bad rows aside, and the figures of the run.
+"""The scan of a run: good rows to the files of its outputs, bad rows set aside, and the statistics of the run.
 
-The figures (rows, late rows, the range of event times) are had in one of three ways, whichever is cheapest:
+The statistics (rows, late rows, the range of event times) come in the cheapest of three ways:
 
     carried    a small run: the groups of its outputs carry them, and they are added up on the driver
     observed   a source that is dear to read: Spark watches the rows on their way into the first output
@@ -63,7 +63,7 @@ Explain = Callable[[Sequence[tuple[str, str]]], list[Why]]
 
 @dataclass(frozen=True)
 class Incoming:
-    """Rows on their way into a run."""
+    """The incoming rows of a run."""
 
     read: Callable[[], DataFrame]
     position: Any
@@ -71,10 +71,10 @@ class Incoming:
     bytes: int
     bad: tuple[BadRow, ...] = ()
     typed: bool = False  # never text that may not parse
-    cheap: bool = False  # read again for each output rather than kept in memory
-    verify: Callable[[], None] = lambda: None  # raises if the rows are not what they were said to be
+    cheap: bool = False  # read again for each output rather than cached
+    verify: Callable[[], None] = lambda: None  # raises if the rows differ from their description
     files: tuple[str, ...] = ()  # that they are read from, in the order in which they came
-    arrow_rows: ReadArrow = lambda _: None  # the rows in their order, if they are to be had without a Spark job
+    arrow_rows: ReadArrow = lambda _: None  # the rows in order, if they need no Spark job
     rows_in_files: ReadInFiles = lambda _, __: (
         None
     )  # the rows in their files, if they can be read from there as they are
@@ -84,7 +84,7 @@ class Incoming:
 
 @dataclass(frozen=True)
 class Output:
-    """One table that a run adds to."""
+    """One output table of a run."""
 
     table: str
     frame: Callable[[DataFrame], DataFrame]
@@ -103,14 +103,14 @@ class Output:
 
 @dataclass
 class Scanned:
-    """What a scan wrote and saw; filled while it goes on, so that a failed one can be cleaned up."""
+    """The files and statistics of a scan; filled as it proceeds, so that a failed scan can be cleaned up."""
 
     files: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
     staged: list[Path] = field(default_factory=list)
     #: Changes of nodes that were computed on the way, by table; they hold if nothing else is committed first.
     changes: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
     bad: list[BadRow] = field(default_factory=list)
-    failed: dict[str, Exception] = field(default_factory=dict)  # tables that a row kept from being written
+    failed: dict[str, Exception] = field(default_factory=dict)  # tables that a row failed
     statistics: RunStatistics = field(default_factory=lambda: RunStatistics(0, 0, 0, None, None, {}))
 
     def give_up(self, ledger: Ledger) -> None:
@@ -118,14 +118,14 @@ class Scanned:
         ledger.give_up({**self.files, **self.changes}, self.staged)
 
     def give_up_changes(self, ledger: Ledger) -> None:
-        """Delete the changes of nodes: others are computed."""
+        """Delete the changes of nodes, which are computed again."""
         ledger.give_up(self.changes)
         self.changes = {}
 
 
 @dataclass(frozen=True)
 class RunStatistics:
-    """What the scan of a run saw."""
+    """The statistics of the scan of a run."""
 
     rows: int
     bad: int
@@ -172,7 +172,7 @@ class Scan:
 
     @cached_property
     def rows(self) -> DataFrame:
-        """The rows as Spark reads them; those at hand need none of it."""
+        """The rows as a Spark frame; not needed if they are in memory."""
         frame = self.incoming.read()
         return frame if self.incoming.typed and CORRUPT not in frame.columns else marked(frame)
 
@@ -185,7 +185,7 @@ class Scan:
         return parsed_rows(self.stream, self.rows.columns)
 
     def _carried(self) -> Carried | None:
-        """The outputs whose groups carry the figures, if the run is small enough for it."""
+        """The outputs whose groups carry the statistics, if the run is small enough."""
         incoming = self.incoming
         carriers = [output.carrier for output in self.outputs if output.carrier is not None and output.small]
         if not incoming.typed or self.stream.live or not carriers or not self._small:
@@ -198,7 +198,7 @@ class Scan:
         return carried if carried.fits else None
 
     def run(self, scanned: Scanned, watch: Stopwatch) -> None:
-        """Write the outputs and fill in what was written and seen."""
+        """Write the outputs, and fill in their files and the statistics."""
         source = self.core.source(self.stream)
         parts = source.partitions() if source is not None else [""]
         limit = _limit(self.stream, self.core.now())
@@ -252,7 +252,7 @@ class Scan:
 
     @property
     def _all_on_driver(self) -> bool:
-        """Whether the driver takes the run, and Spark has nothing to do for it."""
+        """Whether the driver computes the whole run, without Spark."""
         if not self.outputs or not self.core.place.takes_run(self.incoming.bytes):
             return False
         return all(
@@ -284,7 +284,7 @@ class Scan:
     def _tasks_on_driver(
         self, driver_scan: DriverScan | FileScan, scanned: Scanned, part: str
     ) -> list[Callable[[], None]]:
-        """Write what needs no Spark; what is left to do."""
+        """Write the outputs that need no Spark; returns the remaining ones."""
         self.values = driver_scan.statistics(self.state.bound)
         if isinstance(driver_scan, DriverScan) and self.stream.rule is not None and self.stream.rule.in_order:
             self.times = driver_scan.times(part)
@@ -341,7 +341,7 @@ class Scan:
         return tasks + self._collecting(parts)
 
     def _collecting(self, parts: list[str]) -> list[Callable[[], None]]:
-        """What progress needs to know besides the figures."""
+        """What progress needs besides the statistics."""
         tasks: list[Callable[[], None]] = []
         if self.stream.rule is not None and self.stream.rule.in_order:
             tasks.append(partial(self._collect_times, parts))
@@ -368,7 +368,7 @@ class Scan:
         self.times = in_order(rows, parts, files)
 
     def _collect_keys(self) -> None:
-        """The figures of each key of the run, late rows by the key's own bound among them."""
+        """The statistics of each key of the run, with late rows by the key's own bound."""
         import pyarrow as pa
         from pyspark.sql import functions as F
 
@@ -442,7 +442,7 @@ class Scan:
         reach("between-files")
 
     def _numbered(self, good: DataFrame) -> Any:
-        """Rows on the driver in the order in which they came, with their numbers."""
+        """Rows on the driver in order of arrival, with their numbers."""
         columns = [quote_name(field.name) for field in self.stream.fields]
         if len(self.incoming.files) > 1:
             rows = by_file(good.select(*columns, ORIGIN).toArrow(), self.incoming.files).drop_columns([ORIGIN])
@@ -477,7 +477,7 @@ class Scan:
 
 
 def _metrics(stream: Stream, good: str, parsed: str, state: ProgressState, parts: list[str], now: int) -> list[str]:
-    """The figures of a run as aggregates over its rows. Spark pays for each: those that follow from others are not."""
+    """The statistics of a run as aggregates over its rows, without those that follow from others: each costs time."""
     items = [f"count_if({good}) AS rows", f"count_if(NOT ({parsed})) AS bad"]
     if stream.time is None:
         return items

@@ -1,4 +1,4 @@
-"""Rows that a view cannot compute: found, left out of that view, and listed.
+"""Rows that a view cannot compute: found, set aside for that view, and listed.
 
 A run knows nothing of this until a job of it fails for a value of some row: a division by zero, a text that is no
 number. Then each expression that rows are put through is tried on its own, on all rows in one job. A row for which one
@@ -53,7 +53,7 @@ MOST_HALVES = 64
 
 
 class Stopped(Exception):
-    """A view cannot go on: what it fails for is no single row's, or cannot be found."""
+    """A view cannot continue: its error has no single row, or the row cannot be found."""
 
     def __init__(self, error: DataError) -> None:
         super().__init__(error.message)
@@ -62,7 +62,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """An expression that the rows of a view are put through; `when` says which of them."""
+    """An expression that a view evaluates over rows; `when` is the condition on these rows."""
 
     expression: str
     when: str | None = None
@@ -83,7 +83,7 @@ class Check:
 
 
 def checks_of(catalog: Catalog, view: View, state: Panes | Rows) -> list[Check]:
-    """What a view, with all of its nodes, has computed of each row on the way into a state table."""
+    """The expressions that a view, with all of its nodes, evaluates over each row for a state table."""
     if isinstance(state, Rows):
         return _checks_of_rows(state)
     found: list[Check] = []
@@ -103,7 +103,7 @@ def checks_of(catalog: Catalog, view: View, state: Panes | Rows) -> list[Check]:
 
 
 def _uses(catalog: Catalog, view: View, state: Panes) -> Iterator[tuple[str, Sequence[str]]]:
-    """The columns of a pane table that a view needs, block by block, with the one that says that a group is there."""
+    """The columns of a pane table that a view needs, by block, with the block's presence column."""
     for use in (use for node in (view, *catalog.nodes_of(view)) for use in node.query.blocks):
         panes = catalog.panes(use.panes)
         if panes.id == state.id:
@@ -144,7 +144,7 @@ def _from_text(state: Panes | Rows) -> str:
 
 
 class Checking:
-    """Rows that some view cannot compute, each with its place among them."""
+    """Finds the rows that views cannot compute, by position."""
 
     def __init__(self, core: Core, stream_part: StreamPart, stream: Stream, rows: DataFrame, whole: DataFrame) -> None:
         self.core = core
@@ -168,7 +168,7 @@ class Checking:
         return self._failing(catalog, views, work)
 
     def failing_in(self, catalog: Catalog, view: View, rows: Rows) -> Found:
-        """The same for a view and its own query, which looks at one row at a time."""
+        """The same for a view and its own query, which works row by row."""
         return self._failing(catalog, [view], [(rows, {view.id: _checks_of_rows(rows)})]).get(view.id) or Found()
 
     def _failing(
@@ -215,7 +215,7 @@ class Checking:
     def _error(
         self, catalog: Catalog, state: Panes | Rows, check: Check, index: int, known: dict[int, DataError]
     ) -> DataError:
-        """What Spark says of an expression and a row for which it fails."""
+        """Spark's error for an expression and a row for which it fails."""
         first = next(iter(known.values()), None)
         if first is not None and first.condition in _ALIKE:
             return first
@@ -260,7 +260,7 @@ class Checking:
         return self._without[key]
 
     def close(self) -> None:
-        """Let go of the rows."""
+        """Release the rows."""
         for frame in (*self._without.values(), self.rows, self._whole):
             frame.unpersist()
 
@@ -301,10 +301,10 @@ class Checking:
         low, high = self.rows.selectExpr(f"coalesce(min({PLACE}), 0)", f"coalesce(max({PLACE}) + 1, 0)").collect()[0]
         return low, high
 
-    # ---- what is told of rows
+    # ---- reports on rows
 
     def add(self, view: View, row_errors: dict[int, DataError], found: Found) -> None:
-        """Rows that were found by halves are set aside like all others."""
+        """Set aside rows that were found by bisection like all others."""
         found.indexes |= row_errors.keys()
         self._list(view, dict(sorted(row_errors.items())[: LISTED_BAD_ROWS - len(found.rows)]), found)
 
@@ -345,19 +345,19 @@ class Checking:
 
 
 def placed(rows: DataFrame, files: Sequence[str], first: int) -> DataFrame:
-    """The rows of a run, bad ones too, with their places."""
+    """The rows of a run, including bad ones, with their positions."""
     if ROW_NUM in rows.columns:
         return rows.selectExpr("*", f"{ROW_NUM} - {first} AS {PLACE}")
     return number_frame(rows, files, 0, 0).withColumnRenamed(ROW_NUM, PLACE).drop(ARRIVAL_TS)
 
 
 def placed_anyhow(rows: DataFrame) -> DataFrame:
-    """Rows of the past with places that hold as long as the frame is kept in memory."""
+    """Past rows with positions that hold as long as the frame is cached."""
     return rows.selectExpr("*", f"monotonically_increasing_id() AS {PLACE}")
 
 
 def of_one_row(view: View) -> Rows | None:
-    """The query of a view as one over the rows of a run, if it looks at one row of one stream at a time and no more."""
+    """The query of a view over the rows of a run, if it only works row by row on one stream."""
     if (
         view.operator != "stateless"
         or view.emission.mode != "feed"
@@ -386,7 +386,7 @@ def separate(core: Core, stream: Stream, views: Sequence[View]) -> None:
     with core.ledger.commit_lock:
         snapshot = core.ledger.snapshot()
         before = catalog = core.catalog(snapshot)
-        copies: dict[str, str] = {}  # a pane table -> the one that it is a copy of
+        copies: dict[str, str] = {}  # pane table -> the one that it copies
         for view in views:
             for state in catalog.states_of(stream.id):
                 users = [each.id for each in catalog.users_of(state)]
@@ -447,7 +447,7 @@ def _for(catalog: Catalog, panes: Panes, views: Sequence[str]) -> Panes:
 
 @dataclass
 class Lost:
-    """What views lost in a commit: rows that were set aside for them, and why some are stopped."""
+    """What views lost in a commit: the rows set aside for them, and why some have stopped."""
 
     rows: dict[str, int] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
@@ -480,7 +480,7 @@ def mend(
 
     Gives all outputs of the run as they are now, and what the views lost.
     """
-    # Rows that are at hand do not say which file they are from.
+    # Rows in memory do not have their file.
     rows = marked(scan.incoming.read() if scan.incoming.files else scan.rows)
     whole = placed(rows, scan.incoming.files, scan.first).persist()
     good = whole.where(good_rows(stream, rows.columns))
@@ -557,7 +557,7 @@ _STRICT = "the stream was made with ON ERROR FAIL; mend the row, or make it agai
 
 
 def refuse(stream: Stream, found: Iterable[Found]) -> None:
-    """Raise what is wrong with the first row that was found, if the stream is to stop at it."""
+    """Raise the error of the first row found, if the stream stops at bad rows."""
     for each in found if stream.fail_on_bad else ():
         if not each.rows:
             continue
@@ -574,7 +574,7 @@ def refuse(stream: Stream, found: Iterable[Found]) -> None:
 
 
 def where(row: BadRow) -> str:
-    """Where a row is from, in words."""
+    """The origin of a row, in words."""
     return row.source if row.offset is None else f"{row.source}, row {row.offset}"
 
 
@@ -584,6 +584,6 @@ def reason_of(error: DataError) -> str:
 
 
 def lacking(name: str, count: int) -> str:
-    """What is told of a view that could not compute some rows."""
+    """The warning on a view that could not compute some rows."""
     rows = f"{count:,} row{'' if count == 1 else 's'}"
     return f"view {name} lacks {rows} that could not be computed; sys.bad_rows lists them"

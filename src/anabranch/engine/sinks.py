@@ -1,4 +1,4 @@
-"""Moves every sink on: what was committed since a sink's position goes to its target, version by version.
+"""Advances the sinks: commits since a sink's position go to its target, version by version.
 
 A sink that fails holds nobody up: it is reported once, and tried again when the next run has been committed. Until
 then the changes that it has not written are kept.
@@ -22,7 +22,7 @@ from anabranch.types import Field
 
 
 def target_of(sink: Sink, ledger: Ledger) -> Target:
-    """The place a sink writes to."""
+    """The target of a sink."""
     owner = Owner(ledger.id, sink.id, ledger.home / "sinks" / sink.id)
     kind = kinds.find(sink.into)
     assert kind is not None, f"there is no sink {sink.into}"
@@ -30,11 +30,11 @@ def target_of(sink: Sink, ledger: Ledger) -> Target:
 
 
 class Sinks:
-    """The sinks of one home, moved by the one process that writes to it."""
+    """The sinks of one home, which its writing process advances."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        #: Why a sink could not be moved, by its id; what it could be moved on after is taken out.
+        #: Errors of sinks that could not advance, by id, until they do.
         self.errors: dict[str, str] = {}
         self._lock = threading.Lock()
         self._targets: dict[str, Target] = {}
@@ -54,23 +54,23 @@ class Sinks:
                     self._failed(sink, error)
 
     def needed(self) -> int | None:
-        """The oldest version whose changes a sink may still have to read; None: there is none."""
+        """The oldest version whose changes a sink may still need; None for none."""
         found: list[int] = []
         for sink in self.core.catalog().of(Sink):
             if sink.into == "files" and sink.options["mode"] == "table":
                 continue
-            # One whose position could not be read yet may need whatever there is.
+            # A sink whose position could not be read yet may need all versions.
             position = self._positions.get(sink.id, self.core.ledger.oldest)
             if position is not None:
                 found.append(position)
         return min(found, default=None)
 
     def position(self, sink: Sink) -> int | None:
-        """The last version that a sink has written, as its target says."""
+        """The last version that a sink has written, read from its target."""
         return target_of(sink, self.core.ledger).position()
 
     def _failed(self, sink: Sink, error: Exception) -> None:
-        # What was written may be more than is known here: look again before the next write.
+        # More may have been written than is known here: read the position again before the next write.
         self._targets.pop(sink.id, None)
         translated = str(translate(error))
         if self.errors.get(sink.id) != translated:
@@ -114,7 +114,7 @@ class Sinks:
         self._positions[sink.id] = version
 
     def _answer(self, view: View, snapshot: Snapshot) -> Any:
-        """What a view shows at a version: its rows, and how often each is there."""
+        """The answer of a view at a version: its rows, with their counts."""
         core = self.core
         frame = read.shown_frame(core, core.catalog(snapshot), view, snapshot, counted=True)
         return frame.toArrow().cast(arrow_schema((*view.fields, Field("_diff", "bigint"))))

@@ -1,4 +1,4 @@
-"""The one Spark session of the process, made on first need with defaults that every setting of the user's overrides."""
+"""The Spark session of the process, created lazily with defaults that the user's settings override."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from anabranch.errors import EnvironmentProblem, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Settings of the SQL session; they hold for a session that the user hands over too, in a session of its own.
+#: Settings of the SQL session; with a session of the user's, they apply to a separate one.
 SESSION_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.adaptive.enabled": "false",  # runs are small and shaped by us; re-planning costs more than it saves
+    "spark.sql.adaptive.enabled": "false",  # runs are small and planned here; re-planning costs more than it saves
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
@@ -31,21 +31,21 @@ SESSION_SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    # Row groups are skipped by their dictionaries and hashes, which take 0.0 and -0.0 for different numbers.
+    # Dictionaries and Bloom filters skip row groups, and take 0.0 and -0.0 for different numbers.
     "parquet.filter.dictionary.enabled": "false",
     "parquet.filter.bloom.enabled": "false",
-    # Rows that are held in memory are skipped by their lowest and highest values, and NaN is in neither.
+    # Minimum and maximum statistics skip cached rows, and NaN is in neither.
     "spark.sql.inMemoryColumnarStorage.partitionPruning": "false",
 }
 
 
-#: Settings for runs on one machine; how jobs are cut on a cluster is for its owner to say.
+#: Settings for runs on one machine; on a cluster, its owner decides on the parallelism.
 SHAPE = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")
 _ZONE = "spark.sql.session.timeZone"
 
 
 def check_setting(key: str, value: str) -> None:
-    """Refuse another time zone: views keep what they have made of times, whoever asks, and so it is one for all."""
+    """Refuse another time zone: views store results of times, so the zone has to be the same for all readers."""
     if key == _ZONE and value.upper() not in ("UTC", "ETC/UTC", "GMT", "Z", "+00:00"):
         raise UsageError(
             f"{_ZONE} cannot be {value}: times are in UTC, in every view and every answer",
@@ -54,7 +54,7 @@ def check_setting(key: str, value: str) -> None:
 
 
 def start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
-    """Start Spark, or take the session that is already running in this process."""
+    """Start Spark, or use the session that is already running in this process."""
     for key, value in conf.items():
         check_setting(key, value)
     java.use(java.find())
@@ -62,7 +62,7 @@ def start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
         warnings.simplefilter("ignore")  # about versions of packages that we do not use
         from pyspark.sql import SparkSession
 
-    # Spark's errors reach people through ours; its own log of them would stand on the terminal twice.
+    # The engine reports Spark's errors; Spark's own log would print them again.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     cores = os.cpu_count() or 2
     defaults = {
@@ -83,7 +83,7 @@ def start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
         # Executors elsewhere must be able to reach the driver: the user's network, not the loopback.
         del defaults["spark.driver.host"], defaults["spark.driver.bindAddress"]
     else:
-        # Python functions run where their packages are, and not in whichever Python comes first on the path.
+        # Python functions run in this interpreter, which has their packages, and not in the first one on the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not on_one_machine(chosen):
         for key in SHAPE:
@@ -123,7 +123,7 @@ def in_main_thread() -> bool:
 
 @contextlib.contextmanager
 def quiet_start() -> Iterator[Callable[[], list[str]]]:
-    """Keep the banners of the JVM off the terminal: what it says goes to a file that is shown if it does not start.
+    """Keep the banners of the JVM off the terminal: its output goes to a file that is shown if it does not start.
 
     Only the JVM that is started inside inherits the file; ANABRANCH_SPARK_LOG names one that is to be kept.
     """
@@ -143,7 +143,7 @@ def quiet_start() -> Iterator[Callable[[], list[str]]]:
 
 @contextlib.contextmanager
 def _spark_log() -> Iterator[int]:
-    """An open file: the one that is wanted, or one without a name, of which nothing is left however this ends."""
+    """An open file: the given one, or a nameless temporary one, which leaves nothing behind."""
     wanted = os.environ.get("ANABRANCH_SPARK_LOG")
     if not wanted:
         with tempfile.TemporaryFile() as file:
@@ -157,7 +157,7 @@ def _spark_log() -> Iterator[int]:
 
 
 def adopt(spark: SparkSession) -> SparkSession:
-    """A session of our own in the user's Spark: our settings and temporary views stay out of theirs."""
+    """A separate session in the user's Spark, to keep our settings and temporary views out of theirs."""
     own = spark.newSession()
     keep = () if on_one_machine(spark.conf.get("spark.master", "local") or "local") else SHAPE
     for key, value in SESSION_SETTINGS.items():

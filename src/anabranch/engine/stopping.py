@@ -1,4 +1,4 @@
-"""Stopping: a request to what is under way, never a state of the session."""
+"""Stopping: a request to everything that runs now, never a state of the session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 class Stop(threading.Event):
-    """Set it to end everything that runs or follows at this moment. What begins later is not concerned.
+    """Set it to end everything that runs or follows now. It does not affect what begins later.
 
     Each of those holds an event of its own, so one that ends, or begins, changes nothing for the others. The flag
     itself is up while something that was told to stop is still under way.
@@ -27,7 +27,7 @@ class Stop(threading.Event):
 
     @contextlib.contextmanager
     def watch(self, own: threading.Event | None = None) -> Iterator[threading.Event]:
-        """The event that tells what is inside to stop."""
+        """The event that stops the code inside the block."""
         own = own or threading.Event()
         with self._lock:
             self._under_way.append(own)

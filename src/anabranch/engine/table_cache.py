@@ -1,4 +1,4 @@
-"""Tables of the ledger in the memory of the driver, for the nodes that are computed there run after run.
+"""Ledger tables in the memory of the driver, for nodes that are computed there in each run.
 
 A table is loaded when it is first asked for; after that, only the files that are new. A table that is too large for
 that is read from its files. The ledger is the truth: a table that has files it should not have is loaded anew.
@@ -22,16 +22,16 @@ from anabranch.types import Field
 if TYPE_CHECKING:
     import duckdb
 
-#: So many rows more than the files have are no reason to load a table anew.
+#: So many rows more than in the files do not cause a reload.
 SURPLUS = 10_000
 
-#: Which load of a table brought a row.
+#: The column with the number of the load that added a row.
 PART = "__part"
 
 
 @dataclass(frozen=True)
 class CachedRange:
-    """What a join keeps of an input in memory: rows whose event time is `since` or later. None: all of them."""
+    """The rows of an input that a join keeps in memory: those whose event time is `since` or later. None: all."""
 
     view: str
     input: str
@@ -57,7 +57,7 @@ _Key = tuple[str, tuple[Field, ...], str, str]
 
 
 class TableCache:
-    """The warm tables of one home, and the DuckDB they are in. Used by whoever holds the commit lock."""
+    """The cached tables of one home, and their DuckDB. Callers hold the commit lock."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -163,7 +163,7 @@ class TableCache:
         return any(key[2] == view for key in self._tables)
 
     def let_go(self, view: str, needed: Mapping[str, int]) -> None:
-        """Drop from memory what no row that comes in time can meet any more of the inputs of a join."""
+        """Evict the rows of a join's inputs that no row in time can join any more."""
         import duckdb
 
         for key, cached in list(self._tables.items()):
@@ -175,13 +175,13 @@ class TableCache:
                     self._forget(key)
 
     def rows_of(self, view: str) -> int:
-        """How many rows are in memory for the join of a view."""
+        """The number of rows in memory for the join of a view."""
         names = [cached.name for key, cached in self._tables.items() if key[2] == view]
         counts = [self.duck.execute(f"SELECT count(*) FROM {name}").fetchone() for name in names]
         return sum(count[0] for count in counts if count is not None)
 
     def _held(self, key: _Key, files: dict[str, DataFile], since: tuple[str, int] | None) -> str | None:
-        """Files of a table from memory, whatever is loaded behind this; None if they have to be read."""
+        """Files of a table from memory, even if others are loaded later; None if they have to be read."""
         table, fields, *_ = key
         cached = self._tables.get(key)
         new = [path for path in files if cached is None or path not in cached.files]
@@ -225,14 +225,14 @@ class TableCache:
         cached.parts.update(dict.fromkeys(files, frozenset([cached.loads])))
 
     def _let_go(self, cached: _CachedTable, since: int) -> None:
-        """Drop the rows from memory that no row that comes in time can meet any more."""
+        """Evict the rows that no row in time can join any more."""
         self.duck.execute(f"DELETE FROM {cached.name}{where_within(cached.time, None, since - 1)}")
         cached.since = since
         for path in [path for path, file in cached.files.items() if not file.may_hold(since, None)]:
             cached.forget(path)
 
     def _fits(self, key: _Key, files: Mapping[str, DataFile]) -> bool:
-        """Whether the rows of files may be in memory, as far as the ledger tells before they are loaded."""
+        """Whether the rows of files may fit in memory, by their numbers in the ledger, before they are loaded."""
         size = estimated(sum(file.rows for file in files.values()), (field.type for field in key[1]))
         return BUDGET.take((id(self), key), size, self.core.place.limits.held_bytes)
 

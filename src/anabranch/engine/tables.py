@@ -32,7 +32,7 @@ FINAL = Field("_final", "boolean")
 
 
 def pane_fields(panes: Panes) -> tuple[Field, ...]:
-    """Keys, the start of the pane where there are panes, and the partials."""
+    """The keys, the start of the pane if there are panes, and the partials."""
     keys = tuple(Field(key.name, key.type) for key in panes.keys)
     columns = (Field(column.name, column.type) for column in panes.columns)
     return (*keys, *window_position_fields(panes), *group_size_fields(panes), *columns)
@@ -46,18 +46,18 @@ def window_position_fields(panes: Panes) -> tuple[Field, ...]:
 
 
 def group_size_fields(panes: Panes) -> tuple[Field, ...]:
-    """What says how large the group of a partial was, where that decides how it is kept."""
+    """The columns with the size of a partial's group, where groups are kept by size."""
     return (Field(ENDING, "bigint"), Field(FORM, "bigint")) if panes.spanned else ()
 
 
 def hidden_keys(view: View, panes: Panes) -> tuple[Field, ...]:
-    """Keys that a view groups by but does not show: kept beside its changes to find a row again."""
+    """Hidden grouping keys of a view: kept beside its changes to find a row again."""
     shown = {output.source for output in view.query.direct if output.kind == "key"}
     return tuple(Field(f"_key_{key.name}", key.type) for key in panes.keys if key.name not in shown)
 
 
 def change_fields(view: View, panes: Panes | None) -> tuple[Field, ...]:
-    """The columns of a view's changes: what it shows, how often (signed), and since which version (and time)."""
+    """The columns of a view's changes: those it shows, the signed count, and the version (and time)."""
     if view.operator:
         return (*view.fields, *view.hidden, DIFF, VERSION, AT)
     if view.query.direct and panes is not None:
@@ -66,13 +66,13 @@ def change_fields(view: View, panes: Panes | None) -> tuple[Field, ...]:
 
 
 def net_sql(columns: str, changes: str) -> str:
-    """What changes add up to, row by row, for Spark and DuckDB; `changes` is a relation with a signed count."""
+    """The net rows of changes, for Spark and DuckDB; `changes` is a relation with a signed count."""
     total = f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM {changes}"
     return f"{total} GROUP BY {columns} HAVING sum(_diff) <> 0"
 
 
 def overlaid(snapshot: Snapshot, added: Mapping[str, tuple[DataFile, ...]]) -> Snapshot:
-    """A snapshot with the files of a commit that is on its way."""
+    """A snapshot with the files of a pending commit."""
     files = dict(snapshot.files)
     for table, new in list(added.items()):  # to which other threads may add
         files[table] = {**files.get(table, {}), **{file.path: file for file in new}}

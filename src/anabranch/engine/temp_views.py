@@ -1,4 +1,4 @@
-"""Temporary views of the user's own Spark session, which one-off queries can read under their names.
+"""Temporary views of the user's own Spark session, which one-off queries can read by name.
 
 The home's streams, tables and views come first. What stays (a view, a table made by a query) cannot read them, for they
 end with their session.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def catalog_for(core: Core, query: Query, snapshot: Snapshot | None = None) -> Catalog:
-    """The catalog, with those temporary views that a query names."""
+    """The catalog with the temporary views that a query names."""
     catalog = core.catalog(snapshot)
     named = _named(core, query, catalog)
     return catalog.with_temporary(name.last.lower() for name in named) if named else catalog
@@ -48,7 +48,7 @@ def frame(core: Core, name: str) -> DataFrame:
 
 
 def _named(core: Core, query: Query, catalog: Catalog) -> list[Name]:
-    """The names in a query that only a temporary view has."""
+    """The names in a query that resolve only to temporary views."""
     ctes = {name.lower() for each in query.queries() for name, _ in each.ctes}
     unknown = [
         relation.name
@@ -61,7 +61,7 @@ def _named(core: Core, query: Query, catalog: Catalog) -> list[Name]:
 
 
 def _sessions(core: Core) -> Iterator[SparkSession]:
-    """The sessions in which the user may have views: theirs, and ours. Spark is not started to look."""
+    """The sessions in which the user may have views: theirs, and ours. Does not start Spark."""
     if core.given is not None:
         yield core.given
     if core.started:

@@ -1,4 +1,4 @@
-"""Which keys of a view fire in a commit, and what is pending after it.
+"""Triggers: the keys of a view that fire in a commit, and what is pending after it.
 
 The pending keys are a table of the ledger like any other; the last line of a key counts. They are kept in memory as
 well, for as long as the table has the files they came from.
@@ -27,7 +27,7 @@ from anabranch.plan.view import View
 
 @dataclass
 class Records:
-    """What a commit brings for one key."""
+    """The new records of one key in a commit."""
 
     count: int = 0
     places: list[int] = field(default_factory=list)  # in the order of arrival, where that matters
@@ -35,7 +35,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Fired:
-    """The keys that fire, those that show only the first rows of this commit, and the file of what is pending."""
+    """The keys that fire, those that show only the first rows of this commit, and the file of pending keys."""
 
     keys: list[Key]
     upto: dict[Key, int]
@@ -43,7 +43,7 @@ class Fired:
 
 
 class _Kept:
-    """The pending keys of a view, and the files of the ledger that they are from."""
+    """The pending keys of a view, and their files in the ledger."""
 
     def __init__(self, files: frozenset[str], keys: PendingKeys | PendingFiles) -> None:
         self.files = files
@@ -71,7 +71,7 @@ class Timers:
     def in_files(
         self, view: View, snapshot: Snapshot, rows: int, now: int, after: int | None, *, everything: bool
     ) -> PendingFiles | None:
-        """The pending keys in their files, where it is for Spark to decide about so many new rows and what may fire."""
+        """The pending keys in their files, if Spark decides, by the number of new rows or firing keys."""
         keys, place = self.pending(view, snapshot), self.core.place
         if isinstance(keys, PendingFiles):
             keys.verdict = place.takes_triggers(rows, _lines(view, snapshot))
@@ -87,14 +87,14 @@ class Timers:
         return found
 
     def written(self, view: View, snapshot: Snapshot, keys: PendingFiles, files: tuple[DataFile, ...]) -> None:
-        """Spark has decided, and wrote these files: `snapshot` has them."""
+        """Note that Spark has decided and written these files, which `snapshot` has."""
         self.forget(view.id)
         if files:
             keys.measure(snapshot)
         self._kept[view.id] = _Kept(frozenset(snapshot.files.get(view.pending_table, ())), keys)
 
     def forget(self, view_id: str) -> None:
-        """Let go of the pending keys of a view whose query is another one now, or whose ledger went another way."""
+        """Release the pending keys of a view whose query has changed, or whose ledger has diverged."""
         known = self._kept.pop(view_id, None)
         if known is not None and isinstance(known.keys, PendingTable):
             known.keys.close()
@@ -104,21 +104,21 @@ class Timers:
             self.forget(view_id)
 
     def merged(self, table: str, removed: Iterable[str], added: Iterable[DataFile]) -> None:
-        """Files of a table were merged into others: what they say of the keys is the same."""
+        """Note that files of a table were merged: the pending keys in them are the same."""
         gone, new = frozenset(removed), frozenset(file.path for file in added)
         for known in self._kept.values():
             if gone and gone <= known.files:
                 known.files = (known.files - gone) | new
 
     def earliest(self, view: View) -> int | None:
-        """The end of the first window of which a view has something still to show."""
+        """The end of the first window that a view has yet to show."""
         known = self._kept.get(view.id)
         return known.keys.earliest() if known is not None else None
 
     def ready(
         self, view: View, snapshot: Snapshot, records: Collection[Key], before: int | None, after: int
     ) -> list[tuple[int, int]]:
-        """The windows that wait to be shown and have ended: their ends, and how many keys each has."""
+        """The ends of windows that have ended and are yet to be shown, with their numbers of keys."""
         event_time = _event_times(view)
         ends = self._on_driver(view, snapshot).ends(before, after, set(records))
         new = Counter(event_time(key) for key in records)
@@ -126,7 +126,7 @@ class Timers:
         return list(ends.items())
 
     def due(self, view: View, snapshot: Snapshot, now: int) -> bool:
-        """Whether a delay is over, or a window of times of arrival."""
+        """Whether a delay, or a window of arrival times, is over."""
         waiting = self.pending(view, snapshot)
         if view.progress.clock == "arrival" and (end := waiting.earliest()) is not None and end <= now:
             return True
@@ -144,7 +144,7 @@ class Timers:
         on_late: Callable[[int, int], None],
         keys: KeyBounds | PairBounds | None = None,
     ) -> Fired:
-        """Decide for every key that has new records, or something pending that time or progress may have come to."""
+        """Decide on every key with new records, or with pending records that time or progress may fire."""
         triggers = view.emission.triggers or Triggers()
         waiting = self._on_driver(view, snapshot)
         event_time = _event_times(view)
@@ -174,7 +174,7 @@ class Timers:
             key: left for key, decision in chosen.items() if (left := decision.after or IDLE) != pending.get(key, IDLE)
         }
         files = self._write(view, snapshot, changed)
-        # If the commit fails, these files are not in the ledger, and the keys are loaded anew.
+        # If the commit fails, these files are not in the ledger, and the keys are reloaded.
         self._kept[view.id].files |= {file.path for file in files}
         waiting.update(changed)
         if isinstance(waiting, PendingIndex) and len(waiting) > self.core.place.limits.pending_keys:
@@ -222,12 +222,12 @@ class Timers:
 
 
 def _lines(view: View, snapshot: Snapshot) -> int:
-    """How many lines the files of pending keys have: more than keys."""
+    """The number of lines in the files of pending keys, which is at least that of the keys."""
     return sum(file.rows for file in snapshot.files.get(view.pending_table, {}).values())
 
 
 def _event_times(view: View) -> Callable[[Key], int | None]:
-    """The end of the window that a key is about, in microseconds; the last one, where it is about several."""
+    """The end of a key's window in microseconds; of several windows, the last."""
     timed = ends_of(view)
 
     def end(values: Key) -> int | None:

@@ -1,4 +1,4 @@
-"""Frames to files of the ledger: through Arrow by the driver when small, by the executors otherwise."""
+"""Writes frames as files of the ledger: small ones through Arrow on the driver, others on the executors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def write_frame(
     ledger: Ledger, table_id: str, frame: DataFrame, *, small: bool | int, time: str | None, staged: list[Path]
 ) -> tuple[DataFile, ...]:
-    """Run a frame and write what it gives. `time` names the column whose range the files are known by.
+    """Run a frame and write its rows. `time` is the column whose range the files record.
 
     That is the range of the times there are: a row without one is never looked for by its time. `small`: whether the
     rows are few enough for the driver; or up to how many are, where that is found out by asking for one more.
@@ -41,7 +41,7 @@ def collected(frame: DataFrame, most: int) -> Any:
 
 
 def write_table(ledger: Ledger, table_id: str, table: Any, time: str | None) -> tuple[DataFile, ...]:
-    """An Arrow table as one file; none for no rows."""
+    """Write an Arrow table as one file; no file for no rows."""
     if table.num_rows == 0:
         return ()
     low = high = None
@@ -54,7 +54,7 @@ def write_table(ledger: Ledger, table_id: str, table: Any, time: str | None) -> 
 
 
 def adopt_folder(ledger: Ledger, table_id: str, folder: Path, time: str | None) -> tuple[DataFile, ...]:
-    """Files that executors wrote to a folder."""
+    """The files that executors wrote to a folder."""
     return adopt_files(ledger, table_id, sorted(folder.rglob("*.parquet")), time)
 
 
@@ -93,7 +93,7 @@ def least(path: str, column: str) -> int | None:
 
 
 def time_range(metadata: Any, time: str) -> tuple[int | None, int | None]:
-    """The lowest and highest value of a column of times or whole numbers, from the footer of a Parquet file."""
+    """The lowest and highest value of a column of times or integers, from the footer of a Parquet file."""
     names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
     if time not in names:
         return None, None
@@ -109,14 +109,14 @@ def time_range(metadata: Any, time: str) -> tuple[int | None, int | None]:
 
 
 def without_time(path: Path, time: str) -> bool:
-    """Whether a column of a Parquet file has a NULL, or does not say."""
+    """Whether a column of a Parquet file may have a NULL."""
     import pyarrow.parquet as parquet
 
     return lacking(parquet.read_metadata(path), time)
 
 
 def lacking(metadata: Any, column: str) -> bool:
-    """Whether a column has a NULL, or does not say, from the footer of a Parquet file."""
+    """Whether a column may have a NULL, by the footer of a Parquet file."""
     names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
     index = names.index(column) if column in names else None
     if index is None:

@@ -1,7 +1,7 @@
 """The ledger: what a home holds, version by version, on a local disk.
 
-One record a version is the only commit point; the Delta tables beside it repeat it for other tools. Nothing
-here knows Spark, SQL or what the tables mean.
+One record a version is the only commit point; the Delta tables repeat it for other tools. Nothing here knows Spark,
+SQL or what the tables mean.
 """
 
 from anabranch.ledger.ledger import Ledger

@@ -1,6 +1,6 @@
-"""Data files on their way into a version: put into a table's folder, but named by no record yet.
+"""Pending data files: in a table's folder, but not in any record yet.
 
-It knows where files go, and which ones vacuum must spare. It knows nothing of commits.
+Knows where files go and which ones vacuum must spare. Knows nothing of commits.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from anabranch.ledger.tables import DeltaTables, plain_schema, with_statistics
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The rows of a file that was written, and the range of their times.
+#: The number of rows of a written file, and the range of their times.
 Written = tuple[int, int | None, int | None]
 
 
 class Arrivals:
-    """The files of one open home that wait for a commit; any thread may add one."""
+    """The pending files of one open home; any thread may add one."""
 
     def __init__(self, home: Path, tables: DeltaTables) -> None:
         self._home = home
         self._tables = tables
-        #: Held by vacuum while it deletes, so that no file appears between looking and deleting.
+        #: Held by vacuum while it deletes, so that no file appears between listing and deleting.
         self.lock = threading.Lock()
         self._waiting: set[tuple[str, str]] = set()
 
@@ -74,15 +74,15 @@ class Arrivals:
                 (self._tables.path(table_id) / name).unlink(missing_ok=True)
 
     def of(self, table_id: str) -> set[str]:
-        """The names of a table's files that wait."""
+        """The names of a table's pending files."""
         return {name for table, name in list(self._waiting) if table == table_id}
 
     def unsynced(self, record: Record) -> list[Path]:
-        """The files that have to be on the disk before a record that adds them."""
+        """The files that have to be synced before the record that adds them."""
         return [self._tables.path(table) / file.path for table, change in record.tables.items() for file in change.add]
 
     def arrived(self, record: Record) -> None:
-        """The files that a record adds no longer wait."""
+        """Forget the pending files that a record adds."""
         for table, change in record.tables.items():
             for file in change.add:
                 self._waiting.discard((table, file.path))
@@ -90,7 +90,7 @@ class Arrivals:
     def _new(self, table_id: str) -> tuple[str, Path]:
         folder = self._tables.path(checked(check_table_id, table_id))
         name = f"part-{uuid.uuid4().hex}.parquet"
-        # Before the file is there, so that vacuum never takes it for a leftover.
+        # Before the file exists, so that vacuum never takes it for a leftover.
         with self.lock, files.explained(f"making the folder of table {table_id}", self._home):
             self._waiting.add((table_id, name))
             folder.mkdir(parents=True, exist_ok=True)
@@ -98,11 +98,11 @@ class Arrivals:
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """How a file of a table is written that is read often and soon merged, where it is made as small as it can be.
+    """Options for small Parquet files that are often read and soon merged.
 
-    Without Arrow's own copy of the schema: every reader sees the types that Parquet has. Dictionaries pay for texts
-    alone: of numbers they take as long as all the rest, and hardly a byte less. Whole numbers and times are near those
-    before them: their differences are quicker to write and to read.
+    Without Arrow's own copy of the schema: every reader sees the Parquet types. Dictionaries pay only for texts: for
+    numbers they double the time and save hardly a byte. Integers and times are close to their neighbours: delta
+    encoding is faster to write and to read.
     """
     return {
         "compression": "snappy",
@@ -114,7 +114,7 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _counted(type: pa.DataType) -> bool:
-    """Whether values of a type are kept as whole numbers."""
+    """Whether values of a type are stored as integers."""
     import pyarrow as pa
 
     return bool(pa.types.is_integer(type) or pa.types.is_timestamp(type) or pa.types.is_date32(type))

@@ -1,6 +1,6 @@
-"""What the runs of each stream took from their sources, read from the records.
+"""What the runs of each stream captured from their sources, read from the records.
 
-It is not part of a snapshot, because the list grows with every run. It knows nothing of what was captured.
+Not part of a snapshot, because the list grows with every run. Knows nothing of what was captured.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from anabranch.ledger.records import Record
 
 
 class Captured:
-    """What runs took from their sources, by stream; read from the records once, then kept up to date."""
+    """What runs captured from their sources, by stream; read from the records once, then kept up to date."""
 
     def __init__(self, log: RecordLog) -> None:
         self._log = log

@@ -1,6 +1,6 @@
-"""The parts of a commit before its record: refusing what is wrong, and the commits of the tables.
+"""The steps of a commit before its record: checks, and the Delta commits of the tables.
 
-It knows drafts, snapshots and tables; publishing the record, and undoing, is the ledger's.
+Knows drafts, snapshots and tables. The ledger publishes the record, or undoes the commit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _IN_TURN = 2
 
 
 def checked(check: Callable[[str], str], name: str) -> str:
-    """The name, if the check lets it through; LedgerError otherwise."""
+    """The name, if it passes the check; LedgerError otherwise."""
     try:
         return check(name)
     except Malformed as error:
@@ -37,9 +37,9 @@ def checked(check: Callable[[str], str], name: str) -> str:
 
 
 def prepare(draft: Draft, before: Snapshot, tables: DeltaTables, at: str, intent: str | None) -> Record:
-    """The record that a draft will make, but for what the Delta commits add.
+    """The record of a draft, without what the Delta commits add.
 
-    Everything that can be refused is refused here, before a table is touched.
+    All refusals happen here, before a table is touched.
     """
     for table, change in draft.tables.items():
         _check_change(table, change, before.files.get(table), tables)
@@ -69,13 +69,13 @@ def prepare(draft: Draft, before: Snapshot, tables: DeltaTables, at: str, intent
         passed=dict(draft.passed),
         places=dict(draft.places),
     )
-    # What JSON cannot hold must come to light now.
+    # Values that JSON cannot hold must be found now.
     record_to_bytes(record)
     return record
 
 
 def with_commit(times: Mapping[str, float], took: float) -> dict[str, float]:
-    """Milliseconds per phase with those of the commit, up to the writing of its record, where phases are told at all.
+    """Milliseconds per phase with those of the commit, up to the writing of its record, if phases were measured.
 
     >>> with_commit({"partials": 20.0, "total": 20.0}, 5.0)
     {'partials': 20.0, 'commit': 5.0, 'total': 25.0}
@@ -129,7 +129,7 @@ def touched(draft: Draft) -> list[str]:
 
 
 def commit_tables(draft: Draft, before: Snapshot, tables: DeltaTables) -> dict[str, TableChange]:
-    """Commit to every Delta table of the draft; what the record must say of each."""
+    """Commit to every Delta table of the draft; returns the change of each table for the record."""
     todo = touched(draft)
     done = {name: change for name, change in draft.tables.items() if change.drop}
 
@@ -147,5 +147,5 @@ def commit_tables(draft: Draft, before: Snapshot, tables: DeltaTables) -> dict[s
             for index, future in enumerate(as_completed(under_way)):
                 done[under_way[future]] = future.result()
                 crash.reach("after-first-table-commit" if index == 0 else "after-next-table-commit")
-    # A schema that brought nothing new is no change.
+    # A schema without new columns is no change.
     return {name: change for name, change in done.items() if name in draft.tables or change.schema is not None}

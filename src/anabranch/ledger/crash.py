@@ -1,6 +1,6 @@
-"""Crash points: named places at which a test can have the process killed.
+"""Crash points: named points at which a test can kill the process.
 
-It knows nothing of the ledger. In normal use `reach` costs one look into the environment.
+Knows nothing of the ledger. In normal use `reach` costs one lookup in the environment.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ _reached: dict[str, int] = {}
 
 
 def reach(name: str) -> None:
-    """Die here, without any clean-up, if the environment asks for it.
+    """Die here, without any clean-up, if the environment says so.
 
-    `ANABRANCH_CRASH_AT=before-record` kills at the first time that place is reached, `before-record:3` at the
-    third.
+    `ANABRANCH_CRASH_AT=before-record` kills the first time that point is reached, `before-record:3` the third time.
     """
     wanted = os.environ.get(VARIABLE)
     if not wanted:

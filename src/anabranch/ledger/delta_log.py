@@ -1,7 +1,7 @@
-"""The log of a Delta table, one file a version, for the commits that only add and take out files.
+"""The log of a Delta table, one file a version, for commits that only add and remove files.
 
-Deltalake reads the table's state again and again for what is a line of text a file; so such commits are written here.
-It knows names and lines. What is in the table, and when a checkpoint is due, is for others to know.
+Deltalake reloads the table's state for each commit, which is a line of text per file; so such commits are written here.
+Knows names and lines, not the contents of the table or when a checkpoint is due.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def is_at(table: Path, version: int | None) -> bool:
 
 
 def append(table: Path, version: int, change: TableChange, now: int) -> None:
-    """Write the next version of a log, not yet to the disk; FileExistsError if somebody else has.
+    """Write the next version of a log, without a sync; FileExistsError if another process has written it.
 
-    The temporary file is in the folder of the table, where the next vacuum finds what a process that died leaves.
+    The temporary file is in the folder of the table, where the next vacuum finds the leftovers of dead processes.
     """
     temporary = table / f"{files.TEMPORARY}{uuid.uuid4().hex}"
     try:

@@ -1,6 +1,6 @@
-"""Writing files so that they are there whole or not at all, and saying clearly when the disk does not let us.
+"""Atomic writes of files, and clear errors when the disk fails.
 
-It knows nothing of records or tables.
+Knows nothing of records or tables.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 from anabranch.errors import LedgerError
 from anabranch.ledger import crash
 
-#: Names that start so are never anything but leftovers of a process that died.
+#: The prefix of temporary names: leftovers, if their process has died.
 TEMPORARY = ".tmp-"
 
-#: More at once bring nothing: by then one write of the journal serves for many.
+#: More in parallel gain nothing: one write of the journal then covers many files.
 SYNCED_AT_ONCE = 8
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
@@ -45,7 +45,7 @@ def sync_folder(path: Path) -> None:
 
 
 class Syncing:
-    """Brings files and folders to the disk, several at a time: the disk then has its own journal to write once."""
+    """Syncs files and folders in parallel: one write of the disk's journal then covers several."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
@@ -67,7 +67,7 @@ class Syncing:
 
 
 def write_temporary(folder: Path, data: bytes) -> Path:
-    """A new file in `folder` with these contents, on the disk, under a name nobody looks at."""
+    """A new, synced file in `folder` with these contents, under a temporary name."""
     path = folder / f"{TEMPORARY}{uuid.uuid4().hex}"
     try:
         with open(path, "xb") as file:
@@ -82,7 +82,7 @@ def write_temporary(folder: Path, data: bytes) -> Path:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file, or write it anew: a reader sees the old contents or the new ones."""
+    """Write or overwrite a file: a reader sees the old contents or the new ones."""
     temporary = write_temporary(path.parent, data)
     crash.reach("during-replace")
     try:
@@ -97,9 +97,8 @@ def replace(path: Path, data: bytes) -> None:
 def publish(path: Path, data: bytes) -> None:
     """Write a file that must not exist yet: raises FileExistsError, and changes nothing, if it does.
 
-    The name appears with all of the contents at once. A folder that cannot be synced afterwards is not
-    reported here, because by then readers may have seen the file and it cannot be taken back; see
-    `sync_folder`.
+    The name appears with all of the contents at once. A failure to sync the folder afterwards is not reported here,
+    because readers may have seen the file by then and it cannot be undone; see `sync_folder`.
     """
     temporary = write_temporary(path.parent, data)
     crash.reach("during-record")
@@ -111,20 +110,20 @@ def publish(path: Path, data: bytes) -> None:
 
 
 def give_name(temporary: Path, path: Path) -> None:
-    """Give a finished file its name; raises FileExistsError if the name is taken. The old name may stay as well."""
+    """Give a finished file its name; raises FileExistsError if the name is taken. The old name may remain."""
     try:
         os.link(temporary, path)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # A file system without hard links: the home has one writer, so looking first is enough.
+        # A file system without hard links: the home has one writer, so checking first is enough.
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
         os.rename(temporary, path)
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether an error says that there is no space left, also when a library wrapped it into words."""
+    """Whether an error means that no space is left, also when a library has only its text."""
     if isinstance(error, OSError) and error.errno in _FULL:
         return True
     text = str(error)
@@ -133,7 +132,7 @@ def is_disk_full(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def explained(doing: str, where: Path) -> Iterator[None]:
-    """Turn what the disk says while `doing` something into a LedgerError that says what to do."""
+    """Turn errors of the disk while `doing` something into a LedgerError that says what to do."""
     try:
         yield
     except LedgerError:

@@ -1,11 +1,10 @@
-"""A home, open: the one door through which the engine reads and writes what is kept.
+"""An open home: the engine's only way to read and write stored data.
 
     with Ledger.open(Path("home"), write=True) as ledger:
-        file = ledger.write_arrow("bids", table) ledger.commit(Draft("insert", tables={"bids":
-        TableChange(add=(file,))}, schemas={"bids": table.schema}))
+        file = ledger.write_arrow("bids", table)
+        ledger.commit(Draft("insert", tables={"bids": TableChange(add=(file,))}, schemas={"bids": table.schema}))
 
-It knows the layout of a home and the order of a commit; what tables, definitions and positions mean is the
-engine's.
+Knows the layout of a home and the order of a commit, and not what tables, definitions and positions mean.
 """
 
 from __future__ import annotations
@@ -56,17 +55,16 @@ def _utc_now() -> datetime:
 
 
 class Ledger:
-    """A home open for writing (one process at a time) or for reading (any number). Make one with
-    `Ledger.open`."""
+    """A home open for writing (one process at a time) or for reading (any number); see `Ledger.open`."""
 
     def __init__(self, home: Path, *, write: bool, keep_versions: int, clock: Callable[[], datetime]) -> None:
         """Opens nothing: use `Ledger.open`."""
         self.home = home
         self.writable = write
         self.keep_versions = keep_versions
-        #: Tells this home from every other, also after it was moved.
+        #: Identifies this home, also after it was moved.
         self.id = ""
-        #: Statements that were under way when the last writer died, and of which nothing is left.
+        #: Statements that were running when the last writer died, and that were rolled back.
         self.rolled_back: list[str] = []
         self._clock = clock
         self._commit_lock = threading.RLock()
@@ -77,7 +75,7 @@ class Ledger:
         self._writer: WriterLock | None = None
         self._pin: Pin | None = None
         self._arrivals = Arrivals(home, self._tables)
-        #: Tables whose Delta log could not be put right after a commit failed.
+        #: Tables whose Delta log could not be repaired after a failed commit.
         self._unsettled: set[str] = set()
         self._syncing = files.Syncing()
         self._captured = Captured(self._log)
@@ -94,7 +92,7 @@ class Ledger:
         keep_versions: int = 100,
         clock: Callable[[], datetime] | None = None,
     ) -> Ledger:
-        """Open a home. For writing: take the lock and recover first. For reading: look only."""
+        """Open a home. For writing, take the lock and recover first; for reading, change nothing."""
         if keep_versions < 1:
             raise LedgerError("keep_versions must be at least 1: the newest version is always kept.")
         path = Path(home).absolute()
@@ -135,7 +133,7 @@ class Ledger:
             raise self._no_home()
         if self.home.exists() and not self.home.is_dir():
             raise LedgerError(f"{self.home} is a file, not a folder.", hint="give the path of a folder")
-        # Recovery deletes what no record names: never let it loose on a folder that holds something else.
+        # Recovery deletes files that no record names: never run it in a folder with anything else.
         if self.home.is_dir():
             foreign = [
                 name for name in os.listdir(self.home) if name != "writer.lock" and not name.startswith(files.TEMPORARY)
@@ -183,7 +181,7 @@ class Ledger:
         return self._closed
 
     def close(self) -> None:
-        """Let go of the lock or the pin. Closing twice does nothing."""
+        """Release the lock or the pin. Closing twice does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -208,17 +206,16 @@ class Ledger:
 
     @property
     def commit_lock(self) -> threading.RLock:  # type: ignore[valid-type,unused-ignore]
-        """Held from reading state to the record; `commit` takes it too, and the same thread may hold it
-        already."""
+        """The lock to hold from reading state to the record; `commit` takes it too, and it is reentrant."""
         return self._commit_lock
 
     @property
     def version(self) -> int:
-        """The newest version known here."""
+        """The newest version that this ledger has read."""
         return self._snapshot.version
 
     def use_clock(self, clock: Callable[[], datetime]) -> None:
-        """Take the time of commits from another clock."""
+        """Use another clock for the time of commits."""
         self._clock = clock
 
     @property
@@ -231,7 +228,7 @@ class Ledger:
         return version >= self._kept.oldest or (table, version) in self._kept.pinned
 
     def refresh(self) -> int:
-        """Look for versions that the writer committed since; the newest version."""
+        """Read versions that the writer has committed since; returns the newest."""
         if self.writable:
             return self._snapshot.version
         with self._commit_lock:
@@ -244,7 +241,7 @@ class Ledger:
             return self._snapshot.version
 
     def snapshot(self, version: int | None = None) -> Snapshot:
-        """What the home holds at a version; without one, at the newest known here."""
+        """The snapshot of a version, by default of the newest that this ledger has read."""
         current = self._snapshot
         if version is None or version == current.version:
             return current
@@ -266,22 +263,22 @@ class Ledger:
         return found.restricted_to(single) if version < kept.oldest else found
 
     def records(self, first: int = 0, last: int | None = None) -> Iterator[Record]:
-        """The records from version `first` to `last`, both included; to the newest without `last`."""
+        """The records from version `first` to `last`, inclusive; by default to the newest."""
         newest = self._snapshot.version
         return self._log.records(first, newest if last is None else min(last, newest))
 
     def captured(self, stream_id: str, upto_version: int | None = None) -> Iterator[Any]:
-        """What each run of a stream took from its source, in order, up to a version; nothing from before it
-        was dropped."""
+        """What each run of a stream captured from its source, in order, up to a version, and since it was last
+        dropped."""
         newest = self._snapshot.version
         return iter(self._captured.upto(stream_id, newest if upto_version is None else min(upto_version, newest)))
 
     def table_folder(self, table_id: str) -> Path:
-        """Where the Delta table is, for other tools."""
+        """The folder of the Delta table, for other tools."""
         return self._tables.path(steps.checked(check_table_id, table_id))
 
     def table_schema(self, table_id: str, snapshot: Snapshot | None = None) -> pa.Schema:
-        """The Arrow schema of a table, also of an empty one."""
+        """The Arrow schema of a table, even if it is empty."""
         schema = (snapshot or self._snapshot).schemas.get(table_id)
         if schema is None:
             raise LedgerError(f"There is no table {table_id} at version {(snapshot or self._snapshot).version}.")
@@ -289,10 +286,10 @@ class Ledger:
 
     @contextlib.contextmanager
     def pin(self, version: int) -> Iterator[Snapshot]:
-        """Keep a version's files from being deleted while it is read; gives its snapshot."""
+        """Keep the files of a version from being deleted inside the block; yields its snapshot."""
         pin = self._new_pin(version)
         try:
-            # Looked up after the pin is there: vacuum either saw the pin, or we see what it left.
+            # Read after the pin exists: vacuum either saw the pin, or we see what it left.
             yield self.snapshot(version)
         finally:
             if pin is not None:
@@ -321,41 +318,41 @@ class Ledger:
             self._snapshot = self._log.state(newest, self._snapshot)
             self._hold(newest)
 
-    # ---- files on their way into a version
+    # ---- pending files
 
     def stage(self) -> Path:
-        """A new folder for files that are not committed yet; it does not outlive this process."""
+        """A new folder for uncommitted files; it does not outlive this process."""
         self._must_write()
         return self._arrivals.stage()
 
     def adopt(
         self, table_id: str, staged_file: Path, rows: int, low: int | None = None, high: int | None = None
     ) -> DataFile:
-        """Move a staged Parquet file into a table's folder, for a commit to come."""
+        """Move a staged Parquet file into a table's folder, for a later commit."""
         self._must_write()
         return self._arrivals.adopt(table_id, staged_file, rows, low, high)
 
     def write_arrow(self, table_id: str, table: pa.Table, low: int | None = None, high: int | None = None) -> DataFile:
-        """Write a small Arrow table as one Parquet file into a table's folder, for a commit to come."""
+        """Write a small Arrow table as one Parquet file into a table's folder, for a later commit."""
         self._must_write()
         return self._arrivals.write_arrow(table_id, table, low, high)
 
     def write(self, table_id: str, write: Callable[[Path], Written]) -> DataFile:
-        """Have a Parquet file written into a table's folder, for a commit to come; `write` says what is in it."""
+        """Have `write` write a Parquet file into a table's folder, for a later commit."""
         self._must_write()
         return self._arrivals.write(table_id, write)
 
     def discard(self, table_id: str, file: DataFile) -> None:
-        """Delete a file that was written or adopted and will not be committed."""
+        """Delete a written or adopted file that will not be committed."""
         self._arrivals.discard(table_id, file.path)
 
     def give_up(self, written: Mapping[str, Iterable[DataFile]], staged: Iterable[Path] = ()) -> None:
-        """Delete the files of a commit that failed: on a full disk they would be in the way of the next."""
+        """Delete the files of a failed commit: a full disk needs their space."""
         with self._commit_lock:
             if self._log.newest_after(self._snapshot.version) > self._snapshot.version:
-                return  # a record that was published after all may name them
+                return  # a record may have been published after all and name them
             for table, new in written.items():
-                # An interrupt can come right after the commit: then they are needed.
+                # After an interrupt right after the commit they are needed.
                 committed = self._snapshot.files.get(table, {})
                 for file in new:
                     if file.path not in committed:
@@ -366,9 +363,9 @@ class Ledger:
     # ---- committing
 
     def commit(self, draft: Draft, *, intended: bool = True) -> Record:
-        """Make the draft the next version: in all its tables, or not at all.
+        """Commit the draft as the next version: in all its tables, or not at all.
 
-        `intended`: inside `intent`, that it is what was intended, and no step on the way to it.
+        `intended`: inside `intent`, whether it completes the statement, and is not one of its earlier steps.
         """
         self._must_write()
         with self._commit_lock:
@@ -386,12 +383,12 @@ class Ledger:
                     self._tables.synced(record.tables)
                     took = (time.perf_counter() - begin) * 1000
                     record = replace(record, milliseconds=steps.with_commit(record.milliseconds, took))
-                    # As it will be read again: nothing of the caller's is shared with the snapshot.
+                    # Encode and decode, so that the snapshot shares nothing with the caller.
                     record = record_from_bytes(record_to_bytes(record))
                     crash.reach("before-record")
                     self._log.publish(record)
             except BaseException:
-                # An interrupt can come right after the record was published: then it is committed.
+                # An interrupt can come right after the record was published: it is committed.
                 if self._log.holds(record):
                     self._committed(record, draft)
                 else:
@@ -402,8 +399,7 @@ class Ledger:
             return record
 
     def _take_back(self, draft: Draft, before: Snapshot) -> None:
-        """Undo in the Delta tables what a failed commit did; what cannot be undone now is undone next
-        time."""
+        """Undo a failed commit in the Delta tables; what fails now is undone next time."""
         for table in steps.touched(draft):
             try:
                 self._tables.settle(table, before)
@@ -421,14 +417,13 @@ class Ledger:
             shutil.rmtree(folder, ignore_errors=True)
         if record.version % SNAPSHOT_EVERY == 0:
             self._log.write_snapshot(self._snapshot)
-        # The record is published: a disk that will not confirm its name is no reason to take it back.
+        # The record is published: a failure to sync its name does not undo it.
         with contextlib.suppress(OSError):
             files.sync_folder(self._log.folder)
 
     @contextlib.contextmanager
     def intent(self, statement: str) -> Iterator[str]:
-        """Around a statement that commits once: if the process dies before its record, the next writer
-        reports it."""
+        """Wraps a statement that commits once: if the process dies before its record, the next writer reports it."""
         self._must_write()
         name = uuid.uuid4().hex
         path = self.home / "intents" / f"{name}.json"
@@ -452,10 +447,10 @@ class Ledger:
         keep_versions: int | None = None,
         pinned: Callable[[int], Iterable[tuple[str, int]]] = lambda oldest: (),
     ) -> int:
-        """Delete data files that no version still needed names; how many.
+        """Delete data files that no needed version names; returns their number.
 
-        Needed are the last `keep_versions` versions, those from the oldest on that a reader has pinned, and for single
-        tables the (table id, version) pairs that `pinned` gives for the oldest version that stays.
+        Needed are the last `keep_versions` versions, all from the oldest pinned one on, and for single tables the
+        (table id, version) pairs that `pinned` returns for the oldest kept version.
         """
         self._must_write()
         keep = self.keep_versions if keep_versions is None else keep_versions
@@ -464,8 +459,8 @@ class Ledger:
         with self._commit_lock, files.explained("vacuuming", self.home):
             old, readers = self._kept, self.home / "readers"
             oldest = max(0, self._snapshot.version - keep + 1)
-            # First say what will be gone, then look once more for a pin that came meanwhile: a reader pins first and
-            # then looks what is there, so one of the two sees the other.
+            # First record what will be gone, then check again for new pins: a reader pins first and then reads what is
+            # kept, so one of the two sees the other.
             for _ in range(2):
                 oldest = max(old.oldest, min([oldest, *pinned_versions(readers)]))
                 wanted = self._checked(pinned(oldest))
@@ -480,7 +475,7 @@ class Ledger:
             return deleted
 
     def _checked(self, pinned: Iterable[tuple[str, int]]) -> frozenset[tuple[str, int]]:
-        """These tables at these versions, all of which can still be read."""
+        """These tables at these versions, after a check that all can still be read."""
         wanted, oldest, newest = frozenset(pinned), self._kept.oldest, self._snapshot.version
         for table, version in wanted:
             if version > newest or (version < oldest and (table, version) not in self._kept.pinned):
@@ -490,7 +485,7 @@ class Ledger:
                 )
         return wanted
 
-    # ---- small things
+    # ---- helpers
 
     def _now(self) -> str:
         return self._clock().astimezone(timezone.utc).isoformat()

@@ -1,8 +1,8 @@
-"""Who uses a home: the lock of its one writer, and the pins of its readers.
+"""The users of a home: the lock of its only writer, and the pins of its readers.
 
-Both are files under `flock`, which the system lets go of when the process ends, however it ends. That is
-surer than asking whether a process number is alive: numbers are reused, and mean something else in another
-container. The numbers in the files are for people. Nothing here knows what a version holds.
+Both are files under `flock`, which the system releases when the process ends, however it ends. That is safer than
+checking whether a process id is alive: ids are reused, and differ between containers. The ids in the files are for
+people. Nothing here knows what a version holds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from anabranch.errors import HomeInUse
 from anabranch.ledger import files
 
-#: A pin that has no name after so long never gets one.
+#: A pin without a name after so long was abandoned.
 _ABANDONED_SECONDS = 3600
 
 
@@ -60,7 +60,7 @@ class WriterLock:
         os.pwrite(self._descriptor, text.encode(), 0)
 
     def release(self) -> None:
-        # The file stays: deleting it would let two processes lock two files of one name.
+        # The file is kept: after deleting it two processes could lock two files of one name.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
@@ -68,7 +68,7 @@ class WriterLock:
 
 @contextlib.contextmanager
 def unlocked(home: Path) -> Iterator[bool]:
-    """Whether no process has a home open for writing; while inside, none can open it if so."""
+    """Whether no process has a home open for writing; if so, none can open it inside the block."""
     try:
         descriptor = os.open(home / "writer.lock", os.O_RDWR)
     except FileNotFoundError:
@@ -81,17 +81,17 @@ def unlocked(home: Path) -> Iterator[bool]:
 
 
 class Pin:
-    """A reader's word that it still needs a version, held from `__init__` to `release`."""
+    """A reader's claim on a version, held from `__init__` to `release`."""
 
     def __init__(self, folder: Path, version: int) -> None:
-        """Raises OSError where the home cannot be written to; a reader then goes without."""
+        """Raises OSError where the home cannot be written to; a reader then has no pin."""
         self.version = version
         self._path = folder / f"{os.getpid()}-{uuid.uuid4().hex}.json"
         temporary = folder / f"{files.TEMPORARY}{uuid.uuid4().hex}"
         folder.mkdir(exist_ok=True)
         self._descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
-            # Locked before it has its name, so that nobody takes it for the pin of a process that died.
+            # Locked before it has its name, so that it never looks like the pin of a dead process.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "version": version})
             os.pwrite(self._descriptor, text.encode(), 0)
@@ -108,7 +108,7 @@ class Pin:
 
 
 def pinned_versions(folder: Path) -> list[int]:
-    """The versions that living readers need; the pins of dead ones are deleted on the way."""
+    """The versions that live readers have pinned; deletes the pins of dead ones."""
     versions = []
     with contextlib.suppress(FileNotFoundError):
         for path in sorted(folder.iterdir()):
@@ -125,7 +125,7 @@ def _living(path: Path) -> int | None:
         return None
     try:
         if path.name.startswith(files.TEMPORARY):
-            # Being made right now, and checked against the oldest version by its maker; or its maker died.
+            # Its reader is creating it, and will check it against the oldest version; or the reader died.
             if time.time() - os.fstat(descriptor).st_mtime > _ABANDONED_SECONDS:
                 path.unlink(missing_ok=True)
             return None
@@ -133,7 +133,7 @@ def _living(path: Path) -> int | None:
             path.unlink(missing_ok=True)
             return None
         version = _owner(descriptor).get("version")
-        # A pin that cannot be read, of a reader that lives: keep everything rather than guess.
+        # An unreadable pin of a live reader: keep everything rather than guess.
         return version if isinstance(version, int) else 0
     finally:
         os.close(descriptor)

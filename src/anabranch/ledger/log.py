@@ -1,7 +1,7 @@
-"""The folder of records, and of the snapshot files that spare folding them from the first.
+"""The folder of records and of snapshot files, which save folding the records from the first.
 
-It reads and publishes records. It knows nothing of Delta, of locks or of data files. Snapshot files are only
-an accelerator: one that is missing or unreadable is passed over, and folding starts further back.
+Reads and publishes records. Knows nothing of Delta, locks or data files. Snapshot files are only an optimisation: a
+missing or unreadable one is skipped, and folding starts further back.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RecordLog:
         return self.folder / f"snapshot-{version:020}.json"
 
     def newest(self) -> int:
-        """The highest version there is; LedgerError if one below it is missing."""
+        """The highest version; LedgerError if a lower one is missing."""
         versions = {int(match[1]) for name in self._names() if (match := _RECORD.fullmatch(name))}
         newest = max(versions, default=0)
         if len(versions) != newest or 0 in versions:
@@ -57,13 +57,13 @@ class RecordLog:
         return newest
 
     def newest_after(self, known: int) -> int:
-        """The highest version, given that `known` exists; looks only at the files that follow it."""
+        """The highest version, given that `known` exists; checks only later files."""
         while self.path(known + 1).exists():
             known += 1
         return known
 
     def read(self, version: int) -> Record:
-        """One record; LedgerError if it is not there or not right."""
+        """One record; LedgerError if it is missing or damaged."""
         path = self.path(version)
         try:
             record = record_from_bytes(path.read_bytes())
@@ -90,7 +90,7 @@ class RecordLog:
         )
 
     def records(self, first: int, last: int) -> Iterator[Record]:
-        """The records of versions `first` to `last`, both included."""
+        """The records of versions `first` to `last`, inclusive."""
         for version in range(max(first, 1), last + 1):
             yield self.read(version)
 
@@ -125,7 +125,7 @@ class RecordLog:
             raise self.damaged(current, str(error)) from error
 
     def publish(self, record: Record) -> None:
-        """Write the record of the next version. Once this returns it is committed for everybody who looks."""
+        """Write the record of the next version. Once this returns it is committed for all readers."""
         path = self.path(record.version)
         try:
             files.publish(path, record_to_bytes(record))
@@ -136,29 +136,29 @@ class RecordLog:
             ) from None
 
     def holds(self, record: Record) -> bool:
-        """Whether this very record is published."""
+        """Whether exactly this record is published."""
         try:
             return self.path(record.version).read_bytes() == record_to_bytes(record)
         except (OSError, LedgerError):
             return False
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
-        """Write a snapshot file, if the disk lets us: nothing depends on it."""
+        """Write a snapshot file, if the disk allows: nothing depends on it."""
         with contextlib.suppress(OSError):
             files.replace(self.snapshot_path(snapshot.version), snapshot_to_bytes(snapshot))
 
     def snapshot_versions(self) -> list[int]:
-        """The versions for which there is a snapshot file, in order."""
+        """The versions with a snapshot file, in order."""
         return sorted(int(match[1]) for name in self._names() if (match := _SNAPSHOT.fullmatch(name)))
 
     def forget_snapshots_before(self, oldest: int) -> None:
-        """Delete the snapshot files from which no version from `oldest` on is folded."""
+        """Delete the snapshot files that no version from `oldest` on needs."""
         usable = [version for version in self.snapshot_versions() if version <= oldest]
         for version in usable[:-1]:
             self.snapshot_path(version).unlink(missing_ok=True)
 
     def remove_temporary(self) -> None:
-        """Delete what a process that died while publishing left behind."""
+        """Delete the leftovers of processes that died while publishing."""
         for name in self._names():
             if name.startswith(files.TEMPORARY):
                 (self.folder / name).unlink(missing_ok=True)

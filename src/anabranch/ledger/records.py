@@ -1,7 +1,7 @@
-"""What a version of a home says: records, and how they are written as JSON.
+"""Records, one a version of a home, and their JSON.
 
-Pure values: this module opens no file and knows neither Delta nor Spark. Text from a file is taken as
-hostile: every field is checked, and names that become paths have a narrow alphabet.
+Pure values: this module opens no file and knows neither Delta nor Spark. Text from a file is untrusted: every field is
+checked, and names that become paths have a narrow alphabet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anabranch.errors import LedgerError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: 2: definitions have a format of their own, which those who read them know.
+#: 2: definitions have a format number of their own.
 FORMAT = 2
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]*")
@@ -28,24 +28,24 @@ Value = TypeVar("Value")
 
 
 class Malformed(ValueError):
-    """JSON that is not what it should be; whoever knows the file turns it into a LedgerError."""
+    """Invalid JSON; the caller, which knows the file, raises a LedgerError from it."""
 
 
 @dataclass(frozen=True)
 class Bucket:
     """The rows of a table for which the hash of some columns has one remainder. `of` is a power of two.
 
-    `by` says which hash that is: two that say the same put rows with equal values into the same bucket.
+    `by` names the hash: with the same `by`, rows with equal values are in the same bucket.
     """
 
     by: str
     number: int
     of: int
 
-    def meets(self, other: Bucket) -> bool:
-        """Whether a row can be in both.
+    def overlaps(self, other: Bucket) -> bool:
+        """Whether a row can be in both buckets.
 
-        >>> Bucket("k", 1, 2).meets(Bucket("k", 3, 4)), Bucket("k", 1, 2).meets(Bucket("k", 2, 4))
+        >>> Bucket("k", 1, 2).overlaps(Bucket("k", 3, 4)), Bucket("k", 1, 2).overlaps(Bucket("k", 2, 4))
         (True, False)
         """
         least = min(self.of, other.of)
@@ -54,8 +54,8 @@ class Bucket:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One Parquet file of a table. `low` and `high` are its lowest and highest pane or event time in
-    microseconds; `bucket` is the one that all of its rows are in."""
+    """One Parquet file of a table. `low` and `high` are its lowest and highest pane or event time in microseconds;
+    `bucket` is the bucket of all its rows."""
 
     path: str
     rows: int
@@ -81,9 +81,8 @@ class DataFile:
 class TableChange:
     """What a version does to one table.
 
-    `drop` takes all of its files away and forgets the table. `schema` (Delta's JSON of it) stands in the
-    versions that made the table or added columns; the ledger fills it in, and the Delta version after the
-    commit.
+    `drop` removes all of its files and the table. Only versions that create the table or add columns have its `schema`
+    (as Delta's JSON). The ledger sets it, and the Delta version after the commit.
     """
 
     add: tuple[DataFile, ...] = ()
@@ -95,10 +94,9 @@ class TableChange:
 
 @dataclass(frozen=True)
 class StreamRun:
-    """A run of a stream: its counts, and where the stream stands after it.
+    """A run of a stream: its counts, and the state of the stream after it.
 
-    `progress`, `position` and `captured` are JSON of the engine's own making. `bound` is the progress in
-    microseconds.
+    `progress`, `position` and `captured` are JSON of the engine. `bound` is the progress in microseconds.
     """
 
     run: int
@@ -115,7 +113,7 @@ class StreamRun:
 
 @dataclass(frozen=True)
 class Record:
-    """One version of a home, whole."""
+    """One version of a home."""
 
     version: int
     kind: str
@@ -127,19 +125,19 @@ class Record:
     milliseconds: Mapping[str, float] = field(default_factory=dict)
     note: str | None = None
     intent: str | None = None
-    bounds: Mapping[str, int] = field(default_factory=dict)  # how far views have come, by id
-    ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # and could have come, in their last runs
-    passed: Mapping[str, int | None] = field(default_factory=dict)  # and have come past idle streams; None: forget it
+    bounds: Mapping[str, int] = field(default_factory=dict)  # the progress of views, by id
+    ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # and what their last runs could have reached
+    passed: Mapping[str, int | None] = field(default_factory=dict)  # and past idle streams; None: forget it
     places: Mapping[str, str] = field(default_factory=dict)  # where nodes were computed, and why not elsewhere, by id
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What is to become the next version.
+    """The contents of the next version.
 
-    `schemas` has a schema for each table that must be made, or that may need more columns. `staged` are
-    folders of `Ledger.stage` that are no longer needed once the commit is through. `intent` is filled in by
-    the ledger when the commit happens inside `Ledger.intent` on the same thread.
+    `schemas` has a schema for each table to create or that may need more columns. `staged` are folders of
+    `Ledger.stage` to delete after the commit. The ledger sets `intent` for a commit inside `Ledger.intent` on the
+    same thread.
     """
 
     kind: str
@@ -159,14 +157,14 @@ class Draft:
 
 
 def check_table_id(name: str) -> str:
-    """The name, if it can safely be a folder."""
+    """The name, if it is safe as the name of a folder."""
     if not _TABLE_ID.fullmatch(name):
         raise Malformed(f"the table id {name!r} is not made of letters, digits, '_', '-', '.' and '='")
     return name
 
 
 def check_file_name(name: str) -> str:
-    """The name, if it can safely be a file in a table's folder."""
+    """The name, if it is safe as the name of a file in a table's folder."""
     if not _FILE_NAME.fullmatch(name):
         raise Malformed(f"the path {name!r} is not a plain file name")
     return name
@@ -352,7 +350,7 @@ def _change_from_json(value: Any) -> TableChange:
 
 
 def record_from_bytes(data: bytes) -> Record:
-    """The record in a file's contents; raises Malformed."""
+    """The record in the contents of a file; raises Malformed."""
     parts = parse_object(data)
     written = expect_int(parts.get("format"), "format")
     if written > FORMAT:
@@ -392,7 +390,7 @@ def record_from_bytes(data: bytes) -> Record:
 
 
 def ready_from_json(value: Any) -> dict[str, tuple[int, ...]]:
-    """How far views could have come in their last runs."""
+    """The progress that the last runs of views could have reached."""
     found: dict[str, tuple[int, ...]] = {}
     for name, reached in expect_object(value, "ready").items():
         if not isinstance(reached, list):

@@ -1,7 +1,7 @@
-"""What is done when a home is opened for writing, and what of it vacuum shares.
+"""Recovery when a home is opened for writing, and the parts of it that vacuum shares.
 
-Everything that no record names goes, everything that a record names stays. Each step may be interrupted and
-done again. It knows the layout of a home, and nothing of what the tables mean.
+Deletes all that no record names, and keeps all that a record names. Each step may be interrupted and repeated. Knows
+the layout of a home, and nothing of what the tables mean.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from anabranch.ledger.tables import DeltaTables
 
 @dataclass(frozen=True)
 class Kept:
-    """Which versions can still be read: all from `oldest` on, and some tables at single versions before
-    it."""
+    """The readable versions: all from `oldest` on, and some tables at single versions before it."""
 
     oldest: int = 0
     pinned: frozenset[tuple[str, int]] = frozenset()
 
 
 def read_kept(home: Path) -> Kept:
-    """What vacuum left readable, from `oldest.json`; everything if it never ran."""
+    """The versions that vacuum left readable, from `oldest.json`; all if it never ran."""
     path = home / "oldest.json"
     try:
         parts = parse_object(path.read_bytes())
@@ -58,7 +57,7 @@ def write_kept(home: Path, kept: Kept) -> None:
 
 
 def named_files(log: RecordLog, snapshot: Snapshot, kept: Kept) -> Callable[[str], set[str]]:
-    """A function from a table to the names of its files that a readable version names."""
+    """A function from a table to its files in readable versions."""
     single: dict[str, set[str]] = {}
     for table, version in kept.pinned:
         single.setdefault(table, set()).update(log.state(version).files.get(table, {}))
@@ -71,7 +70,7 @@ def sweep(
     named: Callable[[str], set[str]],
     spare: Callable[[str], Collection[str]] = lambda table: (),
 ) -> int:
-    """Delete the data files that are neither named nor spared, and the folders of tables that are gone."""
+    """Delete the data files that are neither named nor spared, and the folders of dropped tables."""
     deleted = 0
     for table in tables.ids():
         keep = named(table) | set(spare(table))
@@ -89,8 +88,7 @@ def sweep(
 
 
 def recover(home: Path, log: RecordLog, tables: DeltaTables, snapshot: Snapshot, kept: Kept) -> list[str]:
-    """Bring a home to what its newest record says; the statements that were under way and are undone by
-    it."""
+    """Bring a home to the state of its newest record; returns the interrupted statements that this undoes."""
     log.remove_temporary()
     for leftover in home.glob(f"{files.TEMPORARY}*"):
         leftover.unlink(missing_ok=True)
@@ -102,7 +100,7 @@ def recover(home: Path, log: RecordLog, tables: DeltaTables, snapshot: Snapshot,
     crash.reach("in-recovery")
     sweep(tables, snapshot, named_files(log, snapshot, kept))
     crash.reach("in-recovery")
-    # Last: a statement must be reported even if this process dies before it gets here.
+    # Last: a statement must be reported even if this process dies before this line.
     return _undone(home / "intents", log, snapshot.version)
 
 
@@ -120,7 +118,7 @@ def _check_files(tables: DeltaTables, snapshot: Snapshot) -> None:
                 f"Table {table} lacks the file {folder / missing[0]}{more}, which version {snapshot.version} names.",
                 hint="restore it from a copy of the home; the home can still be opened for reading",
             )
-        # Spark passes over an empty file without a word, and its rows would be missing from answers.
+        # Spark silently skips an empty file, and its rows would be missing from answers.
         for name, size in there.items():
             if size != live[name].bytes:
                 raise LedgerError(
@@ -157,7 +155,7 @@ def _undone(folder: Path, log: RecordLog, newest: int) -> list[str]:
         except (OSError, Malformed):
             statements.append(f"(a statement whose text was lost: {path.name})")
             continue
-        # It may have died between its record and the end of the statement: then it is done, not undone.
+        # After a crash between the record and the end of the statement, it is done and not undone.
         if all(record.intent != path.stem for record in log.records(after + 1, newest)):
             statements.append(statement)
     for path in paths:

@@ -1,7 +1,6 @@
-"""The fold: what a home holds at one version, from the records up to it.
+"""Snapshots: what a home holds at one version, folded from the records up to it.
 
-Pure values: no file is opened here. A snapshot never changes once made; the next one shares what did not
-change.
+Pure values: no file is opened here. A snapshot is immutable; the next one shares what did not change.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from anabranch.ledger.records import (
     run_to_json,
 )
 
-#: 2: definitions have a format of their own. Those of 1 are read as well.
+#: 2: definitions have a format number of their own. Format 1 can be read too.
 SNAPSHOT_FORMAT = 2
 
 
 @dataclass(frozen=True)
 class StreamState:
-    """A stream at a version: how many runs it had, the last of them, and totals over all of them."""
+    """A stream at a version: its number of runs, its last run, and totals over all runs."""
 
     runs: int = 0
     last: StreamRun | None = None
@@ -48,8 +47,7 @@ class StreamState:
     bad: int = 0
 
     def after(self, run: StreamRun) -> StreamState:
-        """The state one run later. A run with the number of the last one only moves the stream on (an
-        advance)."""
+        """The state one run later. A run with the number of the last one only advances the progress (ADVANCE)."""
         return StreamState(
             runs=max(self.runs, run.run + 1),
             last=run,
@@ -63,10 +61,10 @@ class StreamState:
 class Snapshot:
     """Everything a home holds at one version. Version 0 is the empty home.
 
-    `files` has an entry for every table there is, also for an empty one. `removed` has the files that an
-    older version still names, with the version that took them out. `schemas` are Delta's JSON of each table's
-    schema. `bounds` say how far views have come; `ready`, how far those that spread their work could have come in
-    their last runs; `passed`, how far some have come without streams that were idle.
+    `files` has an entry for every table, even an empty one. `removed` has the files that an older version still
+    names, with the version that removed them. `schemas` has each table's schema as Delta's JSON. `bounds` is the
+    progress of views; `ready` the progress that the last runs of views with a budget could have reached; `passed` the
+    progress of some without idle streams.
     """
 
     version: int = 0
@@ -84,7 +82,7 @@ class Snapshot:
     def table_paths(
         self, home: str | os.PathLike[str], table_id: str, low: int | None = None, high: int | None = None
     ) -> list[str]:
-        """The absolute paths of a table's files; those that may hold a row of [low, high) microseconds.
+        """The absolute paths of the table's files that may hold a row in [low, high) microseconds.
 
         `home` is the folder, or the ledger. A table that does not exist has no files.
         """
@@ -92,12 +90,12 @@ class Snapshot:
         return [str(folder / file.path) for file in self.files.get(table_id, {}).values() if file.may_hold(low, high)]
 
     def named_since(self, oldest: int, table_id: str) -> set[str]:
-        """The files of a table that some version from `oldest` to this one names."""
+        """The files of a table in any version from `oldest` to this one."""
         gone = self.removed.get(table_id, {})
         return set(self.files.get(table_id, ())) | {name for name, version in gone.items() if version > oldest}
 
     def without_removed_before(self, oldest: int) -> Snapshot:
-        """The same, having forgotten files that no version from `oldest` on names."""
+        """The same without removed files that no version from `oldest` on names."""
         kept = {
             table: left
             for table, gone in self.removed.items()
@@ -118,7 +116,7 @@ class Snapshot:
         )
 
     def restricted_to(self, tables: set[str]) -> Snapshot:
-        """The same with the files of these tables only."""
+        """The same with only the files of these tables."""
         return Snapshot(
             self.version,
             self.catalog,
@@ -137,8 +135,8 @@ class Snapshot:
 def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
     """The snapshot after these records, which follow `base` without a gap; raises Malformed.
 
-    Dictionaries are copied when first touched, so one record on a large home is as cheap as many on a small
-    one. Definitions that did not change stay the very same dictionary: by that others know what they made of them.
+    Dictionaries are copied on first write, so one record on a large home is as cheap as many on a small one.
+    Unchanged definitions remain the same dictionary object: caches of decoded definitions rely on that.
     """
     version = base.version
     catalog = base.catalog
@@ -161,7 +159,7 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
         for name, definition in record.catalog.items():
             if definition is None:
                 catalog.pop(name, None)
-                # A stream made anew under the same id starts at run 0.
+                # A stream that is created again under the same id starts at run 0.
                 streams.pop(name, None)
                 bounds.pop(name, None)
                 ready.pop(name, None)
@@ -257,7 +255,7 @@ def snapshot_to_bytes(snapshot: Snapshot) -> bytes:
 
 
 def snapshot_from_bytes(data: bytes) -> Snapshot:
-    """The snapshot in a file's contents; raises Malformed."""
+    """The snapshot in the contents of a file; raises Malformed."""
     first, _, rest = data.partition(b"\n")
     header = parse_object(first)
     body = rest.removesuffix(b"\n")

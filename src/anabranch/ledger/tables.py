@@ -1,8 +1,8 @@
 """The Delta tables of a home, kept in step with the records.
 
-The records say what is true; the Delta log of a table repeats it for other tools. So the only ideas here are:
-make a change in the Delta log, and make the Delta log say again what the records say (`settle`). Deltalake
-and pyarrow are imported when first needed: reading a home needs neither.
+The records are the truth; the Delta log of a table repeats it for other tools. So there are two operations: commit a
+change to the Delta log, and bring the Delta log back in line with the records (`settle`). Deltalake and pyarrow are
+imported when first needed: reading a home needs neither.
 """
 
 from __future__ import annotations
@@ -24,29 +24,28 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
 
-#: A table is slower to open with the length of the log since the last checkpoint. Deltalake makes one after each
+#: The longer the log since the last checkpoint, the slower a table opens. Deltalake writes a checkpoint after each
 #: commit whose version, counted from 1, this divides.
 CHECKPOINT_EVERY = 100
 _SETTINGS: Mapping[str, str | None] = {
     "delta.checkpointInterval": str(CHECKPOINT_EVERY),
-    # Vacuum deletes files by the records: what Delta remembers of files that are gone helps nobody, and would grow with
-    # every run, in its checkpoints and in memory.
+    # Vacuum deletes files by the records: Delta's own list of deleted files is useless, and would grow with every run,
+    # in its checkpoints and in memory.
     "delta.deletedFileRetentionDuration": "interval 5 minutes",
     "delta.logRetentionDuration": "interval 1 days",
 }
 
 
 class DeltaTables:
-    """The Delta tables under one folder. Not thread-safe for one table; different tables may go in
-    parallel."""
+    """The Delta tables in one folder. Not thread-safe for one table; different tables may be used in parallel."""
 
     def __init__(self, folder: Path, now: Callable[[], int]) -> None:
         self.folder = folder
         self._now = now
         self._open: dict[str, DeltaTable] = {}
-        #: The Delta version at which a table was last known to say what the records say.
+        #: The last Delta version of a table that is known to agree with the records.
         self._settled: dict[str, int] = {}
-        #: The first version in the log of a table that may not be on the disk yet.
+        #: The first version in the log of a table that may not be synced yet.
         self._unsynced: dict[str, int] = {}
 
     def path(self, table_id: str) -> Path:
@@ -60,8 +59,7 @@ class DeltaTables:
             return []
 
     def commit(self, table_id: str, change: TableChange, schema: pa.Schema | None, before: Snapshot) -> TableChange:
-        """Make a change in the Delta log, to be brought to the disk with `unsynced`; the change with what the
-        record must say of it."""
+        """Commit a change to the Delta log, to be synced with `unsynced`; returns the change for the record."""
         try:
             return self._commit(table_id, change, schema, before)
         except LedgerError:
@@ -69,7 +67,7 @@ class DeltaTables:
         except Exception as error:
             if files.is_disk_full(error):
                 raise
-            # Somebody else wrote to the table, or its log is damaged: the records know better.
+            # Another tool wrote to the table, or its log is damaged: the records decide.
             self.settle(table_id, before, thorough=True)
             try:
                 return self._commit(table_id, change, schema, before)
@@ -77,9 +75,9 @@ class DeltaTables:
                 raise self._failed(table_id, again) from again
 
     def settle(self, table_id: str, snapshot: Snapshot, thorough: bool = False) -> None:
-        """Make the Delta log of a table say what the snapshot says; nothing happens if it does already.
+        """Bring the Delta log of a table in line with the snapshot; does nothing if it agrees already.
 
-        Unless `thorough`, a log that ends where the last record says is taken to be right without reading it.
+        Unless `thorough`, a log that ends at the version of the last record is taken to be right without reading it.
         """
         live = snapshot.files.get(table_id)
         if live is None:
@@ -113,15 +111,15 @@ class DeltaTables:
         self._settled[table_id] = self._open[table_id].version()
 
     def forget(self, table_id: str) -> None:
-        """Delete the Delta log of a table; its data files stay."""
+        """Delete the Delta log of a table, but not its data files."""
         self._open.pop(table_id, None)
         self._settled.pop(table_id, None)
         self._unsynced.pop(table_id, None)
         shutil.rmtree(self.path(table_id) / delta_log.FOLDER, ignore_errors=True)
 
     def unsynced(self, changes: Mapping[str, TableChange]) -> list[Path]:
-        """The log files and folders that have to be on the disk before the record of changes just made: Deltalake
-        leaves them to the system's cache, and a record must not outlive the log it speaks of."""
+        """The log files and folders to sync before the record of these changes: Deltalake leaves them in the system's
+        cache, and a record must not outlive its log."""
         paths = []
         for table_id, change in changes.items():
             if change.delta_version is None:
@@ -133,7 +131,7 @@ class DeltaTables:
         return paths
 
     def synced(self, changes: Mapping[str, TableChange]) -> None:
-        """What `unsynced` gave for changes is on the disk."""
+        """Note that the files that `unsynced` returned for changes are synced."""
         for table_id in changes:
             self._unsynced.pop(table_id, None)
 
@@ -148,7 +146,7 @@ class DeltaTables:
                     hint="give the schema of a new table in Draft.schemas",
                 )
             written = delta_schema(schema)
-            # What may be left there is the log of a dropped table, or of a commit that failed.
+            # The log of a dropped table or of a failed commit may be left there.
             self.forget(table_id)
             self._unsynced[table_id] = 0
             self._create(table_id, written, change.add)
@@ -171,9 +169,9 @@ class DeltaTables:
         return TableChange(change.add, change.remove, version, schema=written)
 
     def _change(self, table_id: str, version: int, change: TableChange) -> int:
-        """Add files to a table and take others out, as a version of it; the version.
+        """Add files to a table and remove others in a new version of it; returns the version.
 
-        By Deltalake where it has not read the log yet, and so does not know that it is whole, and for checkpoints.
+        Through Deltalake for checkpoints, and where it has not read the log yet and so not checked it.
         """
         if table_id in self._open and (version + 1) % CHECKPOINT_EVERY:
             delta_log.append(self.path(table_id), version, change, self._now())
@@ -249,7 +247,7 @@ class DeltaTables:
 
 
 def delta_schema(schema: pa.Schema) -> dict[str, Any]:
-    """Delta's JSON of an Arrow schema. All columns may be null, so that columns can come later."""
+    """Delta's JSON of an Arrow schema. All columns are nullable, so that columns can be added later."""
     import pyarrow as pa
     from deltalake import Schema
 
@@ -266,7 +264,7 @@ def delta_schema(schema: pa.Schema) -> dict[str, Any]:
 
 
 def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
-    """The Arrow schema of Delta's JSON, as `Snapshot.schemas` has it."""
+    """The Arrow schema of Delta's JSON, as in `Snapshot.schemas`."""
     import pyarrow as pa
     from deltalake import Schema
 
@@ -274,10 +272,9 @@ def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
 
 
 def with_statistics(schema: pa.Schema) -> list[str]:
-    """The columns of which a Parquet file may say the lowest and the highest value.
+    """The columns for which a Parquet file may have minimum and maximum statistics.
 
-    Arrow leaves out of these what is not a number (NaN), which is higher than any number; a reader that goes by them
-    skips the rows that have it.
+    Arrow ignores NaN in these, which sorts above all numbers: a reader that uses them would skip rows with NaN.
     """
     import pyarrow as pa
 
@@ -286,8 +283,7 @@ def with_statistics(schema: pa.Schema) -> list[str]:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with types every reader knows: timestamps in microseconds (UTC if they have a zone), no
-    dictionaries."""
+    """The schema in types that every reader knows: timestamps in microseconds (UTC if zoned), no dictionaries."""
     import pyarrow as pa
 
     return pa.schema([column.with_type(_plain(column.type)) for column in schema])
@@ -314,7 +310,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _comparable(schema: Any) -> Any:
-    """A schema without what may differ between two writers of the same columns: null-ness and metadata."""
+    """A schema without what may differ between writers of the same columns: nullability and metadata."""
     if isinstance(schema, Mapping):
         skipped = {"nullable", "metadata", "containsNull", "valueContainsNull"}
         return {key: _comparable(value) for key, value in schema.items() if key not in skipped}
@@ -324,8 +320,7 @@ def _comparable(schema: Any) -> Any:
 
 
 def _widened(table_id: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]] | None:
-    """The old schema with the columns that only the new one has, and these columns; None if there are
-    none."""
+    """The old schema with the columns that only the new one has, and these columns; None if there are none."""
     known = {column["name"]: column for column in old["fields"]}
     columns = []
     for column in new["fields"]:

@@ -1,11 +1,11 @@
 """What a view keeps when its query is changed: the old plan and the new one, compared by fingerprints of their state.
 
-    kept       partials, rows and hidden nodes that mean the same in both plans: their tables stay as they are
-    rebuilt    what is filled anew from the rows that there are
-    refused    what cannot be: the rows of the past are gone
+    kept       partials, rows and hidden nodes that mean the same in both plans: their tables are not touched
+    rebuilt    state that is filled anew from the rows that are still available
+    refused    state that cannot be filled: the rows of the past are gone
 
-A fingerprint says all that the state of a node depends on and nothing else: not the ids that were given out, not the
-places of placeholders, not blanks or comments. Knows plans and nothing of tables or Spark.
+A fingerprint covers all that the state of a node depends on and nothing else: no generated ids, no positions of
+placeholders, no blanks or comments. This module knows plans, and nothing of tables or Spark.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_LETTERS = 60
 
 
 def fingerprint(view: View, states: Mapping[str, Object], below: Mapping[str, str]) -> str:
-    """The fingerprint of a node; `below` has those of the nodes that it reads, other views go by their ids."""
+    """The fingerprint of a node. `below` has those of the nodes that it reads; other views are identified by id."""
     names = {use.placeholder: f"@p:{index}" for index, use in enumerate(view.query.blocks)}
     names |= {placeholder: f"@v:{below.get(id, id)}" for placeholder, id in view.query.views.items()}
 
@@ -82,7 +82,7 @@ def _rows(rows: Object) -> Any:
 
 
 def _contents(table_versions: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """Static tables as they were read: one that did not change since is the same, whatever the version."""
+    """Static tables by their own versions: an unchanged table is the same in any version of the ledger."""
     return {table: own for table, (_, own) in table_versions.items()}
 
 
@@ -96,7 +96,7 @@ def _normal(text: str, names: Mapping[str, str]) -> str:
 
 
 def _swapped(text: str, names: Mapping[str, str]) -> str:
-    """A text with other placeholders; strings and comments that look like one are left alone."""
+    """A text with its placeholders renamed; strings and comments that look like placeholders are unchanged."""
     tokens = tokenize(text)
     edits = [Edit(t.span, quote_name(names[t.name])) for t in tokens if t.kind == QUOTED and t.name in names]
     return splice(text, Span(0, len(text)), edits).text if edits else text
@@ -107,10 +107,10 @@ def _swapped(text: str, names: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A new plan that goes on with what it can of the old one.
+    """A new plan that reuses what it can of the old one.
 
-    `planned` names kept nodes by their old ids and holds only what has to be made; `gone` are the old nodes that it
-    does not go on with.
+    `planned` refers to kept nodes by their old ids and holds only what has to be created; `gone` are the old nodes that
+    are not reused.
     """
 
     old: View
@@ -125,7 +125,7 @@ class Comparison:
 
     @property
     def made(self) -> tuple[View, ...]:
-        """The hidden nodes that have to be made."""
+        """The hidden nodes that have to be created."""
         return tuple(each for each in self.planned.objects if isinstance(each, View))
 
     @property
@@ -134,13 +134,13 @@ class Comparison:
 
 
 def compare(catalog: Catalog, old: View, planned: Planned) -> Comparison:
-    """Match the nodes of a new plan of a view with those that it has."""
+    """Match the nodes of a new plan of a view with its present nodes."""
     states: dict[str, Object] = {**catalog.objects, **{each.id: each for each in planned.objects}}
     nodes = _in_order(catalog.nodes_of(old))
     prints: dict[str, str] = {}
     for node in nodes:
         prints[node.id] = fingerprint(node, catalog.objects, prints)
-    same_as: dict[str, str] = {}  # id in the new plan -> id that it goes on with
+    same_as: dict[str, str] = {}  # id in the new plan -> id of the reused node
     kept: list[View] = []
     objects: list[Any] = []
     names = _free_names(old, nodes)
@@ -172,7 +172,7 @@ def compare(catalog: Catalog, old: View, planned: Planned) -> Comparison:
 def _match(
     node: View, nodes: Sequence[View], states: Mapping[str, Object], prints: Mapping[str, str], taken: Sequence[View]
 ) -> View | None:
-    """The old node with the same fingerprint, over the very same nodes."""
+    """The old node with the same fingerprint over the same nodes."""
     wanted = fingerprint(node, states, prints)
     reads = sorted(node.query.views.values())
     for each in nodes:
@@ -182,7 +182,7 @@ def _match(
 
 
 def _renamed(view: View, ids: Mapping[str, str]) -> View:
-    """A node over the nodes that it goes on with."""
+    """A node with the ids of its inputs replaced by those of the reused nodes."""
     names = {
         placeholder: f"@v:{ids[id]}{_again(placeholder)}" for placeholder, id in view.query.views.items() if id in ids
     }
@@ -227,12 +227,12 @@ def _renamed(view: View, ids: Mapping[str, str]) -> View:
 
 
 def _again(placeholder: str) -> str:
-    """What the name of a relation that is read for the second time ends with."""
+    """The suffix of the placeholder of a relation that is read more than once."""
     return "".join(placeholder.partition("#")[1:])
 
 
 def _in_order(nodes: Sequence[View]) -> list[View]:
-    """Nodes, each behind those it reads."""
+    """Nodes in topological order: each after its inputs."""
     known = {node.id: node for node in nodes}
     done: dict[str, View] = {}
 
@@ -248,7 +248,7 @@ def _in_order(nodes: Sequence[View]) -> list[View]:
 
 
 def _free_names(old: View, nodes: Sequence[View]) -> Iterator[str]:
-    """Names for new nodes that no old one has."""
+    """Names for new nodes that no old node has."""
     taken = {node.name for node in nodes}
     number = 0
     while True:
@@ -262,7 +262,7 @@ def _free_names(old: View, nodes: Sequence[View]) -> Iterator[str]:
 
 
 def beginnings(catalog: Catalog, view: View) -> dict[str, int]:
-    """The first run of each stream that a view has in its state, where that can be told."""
+    """The first run of each stream that is in the state of a view, where it is known."""
     found: dict[str, int] = {}
 
     def note(stream: str, since: int) -> None:
@@ -281,7 +281,7 @@ def beginnings(catalog: Catalog, view: View) -> dict[str, int]:
 
 
 def missing(stream: Stream, runs: int, since: int) -> str | None:
-    """Why the rows of a stream cannot be had again from a run on; None if they can.
+    """Why the rows of a stream cannot be read again from a run on; None if they can.
 
     >>> stream = Stream("s", "s", "", (), None, None, None, None, None, {}, "nothing", False)
     >>> missing(stream, 3, 0)
@@ -321,7 +321,7 @@ class Lists:
 
 
 def lists(catalog: Catalog, compared: Comparison, lacks: Callable[[Stream], str | None]) -> Lists:
-    """The three lists; `lacks` says why the rows of a stream cannot be had again."""
+    """The three lists. `lacks` returns why the rows of a stream cannot be read again."""
     planned = compared.planned
     states: dict[str, Object] = {**catalog.objects, **{each.id: each for each in planned.objects}}
     views = (*compared.kept, *compared.made, compared.view)
@@ -371,7 +371,7 @@ def lists(catalog: Catalog, compared: Comparison, lacks: Callable[[Stream], str 
 
 
 def _columns(views: Iterable[View], states: Mapping[str, Object]) -> dict[str, tuple[str, ...]]:
-    """The columns of each pane table that views use; where partials are had from others, of the one with those."""
+    """The columns that views use of each pane table. Derived partials count for the table that they derive from."""
     found: dict[str, dict[str, None]] = {}
     for view in views:
         for use in view.query.blocks:
@@ -383,7 +383,7 @@ def _columns(views: Iterable[View], states: Mapping[str, Object]) -> dict[str, t
 
 
 def _reads_more(compared: Comparison, stream: str) -> bool:
-    """Whether the new plan reads rows of a stream that no node did before."""
+    """Whether the new plan reads rows of a stream that no old node read."""
     before = {id for node in (compared.old, *compared.kept, *compared.gone) for id in node.query.streams.values()}
     return stream not in before
 

@@ -1,4 +1,4 @@
-"""The statement that makes an object again, as it is: with the columns that were inferred once, and paths in full."""
+"""The CREATE statement of an existing object, with inferred columns written out and absolute paths."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def _table(table: Table) -> str:
 
 
 def _columns(fields: tuple[Field, ...]) -> str:
-    # The names of fields of a struct stay as they are.
+    # Names of struct fields keep their case.
     types = [field.type if "<" in field.type else field.type.upper() for field in fields]
     return ", ".join(f"{as_written(field.name)} {type}" for field, type in zip(fields, types, strict=True))
 
 
 def _inferred(text: str, place: int, fields: tuple[Field, ...]) -> Iterator[Edit]:
-    """The columns behind the name, in the brackets of a watermark if there are some."""
+    """The edit that adds the columns after the name, inside the parentheses of a watermark if there are any."""
     columns = _columns(fields)
     following = next(token for token in tokenize(text) if token.start >= place)
     if following.text == "(":

@@ -1,8 +1,8 @@
-"""A join by nearness alone, for Spark: rows are put into buckets of time, and those of equal buckets meet.
+"""A band join without an equality, for Spark: rows are put into buckets of time, and equal buckets are joined.
 
-Without an equality Spark compares each row of one side with each of the other. Where the times of the two are at most
-so much apart, each row of one side is in the one bucket of its time, and each of the other in the one or two that its
-partners can be in.
+Without an equality Spark compares every row of the left with every row of the right. Where a band bounds the distance
+of their times, a row of one input goes into the bucket of its time, and a row of the other into the one or two buckets
+that can hold its partners.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from anabranch.algebra.windows.sql import quotient
 from anabranch.sql.lexer import quote_name
 
 _BUCKET = "__bucket_{}"
-#: What holds for rows that can meet.
+#: The join condition: equal buckets.
 SAME = f"{_BUCKET.format(0)} = {_BUCKET.format(1)}"
 
 
 def join_by_time_buckets(text: str, band: JoinBand, times: tuple[str, str], columns: Sequence[str]) -> str:
-    """A query that asks for SAME, over inputs that have the buckets. `times` are the event times of both sides."""
+    """A query with the condition SAME, over inputs with buckets. `times` are the event times of both inputs."""
     assert band.least is not None and band.most is not None
     width = max(band.most - band.least, 1)
     one, other = (f"unix_micros({quote_name(time)})" for time in times)

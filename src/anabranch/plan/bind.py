@@ -1,7 +1,7 @@
-"""Names to things: every relation of a query becomes a placeholder that says what it stands for.
+"""Name resolution: every relation of a query becomes a placeholder for what it reads.
 
-The result is Spark SQL over placeholders such as `@s:bids`; whoever runs it puts a frame behind each. Nothing but
-relations, AS OF and the emission clause is touched, so an error of Spark's points into the user's own text.
+The result is Spark SQL over placeholders such as `@s:bids`, for which the engine substitutes frames. Only relations,
+AS OF and the emission clause are edited, so an error of Spark's points into the user's own text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STDIN = "/dev/stdin"
 
 @dataclass(frozen=True)
 class Reference:
-    """What a placeholder stands for."""
+    """What a placeholder refers to."""
 
     placeholder: str
     kind: str  # "stream", "table", "view", "file", "outside", "system", "temporary"
@@ -53,18 +53,18 @@ class Reference:
     version: int | None = None
     relation: Relation | None = None
     provisional: bool = False
-    #: A table outside, once it was opened: a statement opens it once.
+    #: The open external table: a statement opens it once.
     opened: list[LookupSource] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def plain(self) -> bool:
-        """Whether it is a stream, table or view as it is now, and so something that a view can read."""
+        """Whether it is the present version of a stream, table or view, which a view can read."""
         return self.kind in ("stream", "table", "view") and self.version is None and not self.provisional
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A query over placeholders; without a text where only its plan can be written."""
+    """A query over placeholders; without a text where only its plan can be rendered."""
 
     text: Spliced
     references: dict[str, Reference] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Bound:
 
 
 def made_first(relation: Relation) -> str:
-    """What to make of a relation that is outside, so that a view can read it."""
+    """A hint: what to create for an external relation so that a view can read it."""
     kind = registry.find(relation.function)
     if kind is None:
         return "make a table of the file first: CREATE TABLE t FROM files(path => '...')"
@@ -98,7 +98,7 @@ class Binder:
                 self.source_sql(relation)
             return Bound(Spliced("", ()), dict(self.references), self)
         edits: list[Edit] = []
-        for select, _ in self.query.selects():  # from the outermost in: what is put before it stands first
+        for select, _ in self.query.selects():  # from the outermost in: its insertions come first
             edits.extend(_unwritten(select))
             for relation in select.relations:
                 edits.extend(self._relation_edits(relation))
@@ -110,7 +110,7 @@ class Binder:
         return Bound(splice(self.text, self.query.span, edits), dict(self.references), self)
 
     def _own_aggregates(self, edits: Sequence[Edit]) -> Iterator[Edit]:
-        """Aggregates that Spark does not have, as what they are; a column of theirs is called as it was written."""
+        """Edits that expand aggregates that Spark does not have; a column keeps the name of the call as written."""
         tokens = self.query.tokens
         for first, behind, made in own_calls(self.text, tokens):
             span = Span(tokens[first].start, tokens[behind - 1].end)
@@ -122,7 +122,7 @@ class Binder:
                 yield Edit(end, f" AS {quote_name(item.span.of(self.text))}")
 
     def _relation_edits(self, relation: Relation) -> list[Edit]:
-        """What to write in place of a relation. A subquery stays; its own relations are edited one by one."""
+        """The edits that replace a relation. A subquery is kept; its own relations are edited one by one."""
         edits = [] if relation.version_span is None else [Edit(relation.version_span, "")]
         if relation.sample is not None:
             start, end = (Span(place, place) for place in (relation.span.start, relation.span.end))
@@ -141,7 +141,7 @@ class Binder:
         return edits if source is None else [*edits, Edit(relation.span, f"{source}{_own_alias(relation)}")]
 
     def source_sql(self, relation: Relation) -> str | None:
-        """The placeholder of a relation; None where the text stays as it is."""
+        """The placeholder of a relation; None where the text is unchanged."""
         reference = self.resolve(relation)
         if reference is None:
             return None
@@ -149,7 +149,7 @@ class Binder:
         return quote_name(reference.placeholder)
 
     def resolve(self, relation: Relation) -> Reference | None:
-        """What a relation stands for; None for a CTE, a subquery and what is Spark's own business."""
+        """What a relation refers to; None for a CTE, a subquery and what Spark resolves itself."""
         reference = self._reference(relation)
         if relation.window is not None:
             self._check_window(relation, relation.window, reference)
@@ -216,8 +216,8 @@ class Binder:
         return Reference(f"{prefix}{found.id}{at}", kind, found.id, relation.version, relation, relation.provisional)
 
     def _refuse_unmeant(self, relation: Relation) -> None:
-        """Refuse a source that is none of tables, and windows that nobody brought: Spark would take them for functions
-        of its own, and the relations in them for columns."""
+        """Refuse sources that are not of tables, and unknown window types: Spark would take them for functions of its
+        own, and their relations for columns."""
         name, kind = str(relation.function), registry.find(relation.function)
         given = relation.arguments[0].tokens if relation.arguments and not relation.lateral else ()
         if len(given) == 1 and self.catalog.find(given[0].name) is not None and name.lower() not in builtin():
@@ -232,13 +232,13 @@ class Binder:
             raise self._error(relation, f"there is no source {name}", did_you_mean(name, registry.of_tables()) or "")
 
     def _numbered(self, relation: Relation) -> bool:
-        """Whether the numbers of the rows of a stream are asked for: by its windows, or by its SELECT."""
+        """Whether the query needs the row numbers of a stream: for its windows, or in its SELECT."""
         if relation.window is not None and needs_numbers(relation.window):
             return True
         return self._selects(relation, ROW_NUM)
 
     def _selects(self, relation: Relation, column: str) -> bool:
-        """Whether a hidden column of the rows of a stream is asked for."""
+        """Whether the query selects a hidden column of the rows of a stream."""
         if column not in self.text:
             return False
         selects = [each for each, _ in self.query.selects() if any(r.span == relation.span for r in each.relations)]
@@ -250,7 +250,7 @@ class Binder:
         )
 
     def check_versions(self, select: Select) -> None:
-        """Versions that are found by their event time have one."""
+        """Refuse versions by event time of a relation without one."""
         for relation in select.relations:
             if relation.moment is not None:
                 hint = "name it: ASOF JOIN ... MATCH_CONDITION (a.ts >= b.ts)"
@@ -259,7 +259,7 @@ class Binder:
     # ---- windows
 
     def window_of(self, relation: Relation) -> WindowSpec:
-        """The windows of a relation, with the column they lie along."""
+        """The windows of a relation, with their time column."""
         window = relation.window
         assert window is not None
         if window.slide and window.size // window.slide > MOST_BETWEEN:
@@ -271,7 +271,7 @@ class Binder:
         return replace(window, time_column=self._event_time(relation, window.time_span, hint))
 
     def _event_time(self, relation: Relation, span: Span, hint: str) -> str:
-        """The column of the event time of a relation, where none is named."""
+        """The event time column of a relation, where the query names none."""
         reference = self._reference(relation)
         found = self.catalog.objects.get(reference.target) if reference is not None else None
         if isinstance(found, View):
@@ -287,12 +287,12 @@ class Binder:
         return names[0]
 
     def times_of(self, view: View) -> list[str]:
-        """The event times of a view: that of its windows, where it has one."""
+        """The event times of a view: that of its windows, if it has windows."""
         names = [each.name for each in view.fields if each.name in view.progress.times]
         return [name for name in names if name.lower() == "window_time"] or names or self._passed_on(view)
 
     def _passed_on(self, view: View) -> list[str]:
-        """The columns in which a view shows the event time of the only relation that it reads, row by row."""
+        """The columns that pass on the event time of the only input of a view that computes row by row."""
         from anabranch.sql.parser import parse
 
         query = next((getattr(each, "query", None) for each in parse(view.sql)), None)
@@ -312,7 +312,7 @@ class Binder:
 
     def _check_window(self, relation: Relation, window: WindowSpec, reference: Reference | None) -> None:
         if reference is not None and reference.kind == "stream":
-            self.window_of(relation)  # it has a column to lie along, or says that it has none
+            self.window_of(relation)  # raises where it has no time column
         target = self.catalog.objects.get(reference.target) if reference is not None else None
         if isinstance(target, Stream | Table | View) and target.fields:
             self.check_window(window, target.fields)
@@ -322,11 +322,11 @@ class Binder:
             raise refuse(self.text, window.time_span, message, "read a stream here, without a query around it")
 
     def check_window(self, window: WindowSpec, fields: Sequence[Field]) -> None:
-        """Refuse a window along a column that is not there, or whose type does not fit: no row could be put into it."""
+        """Refuse windows by a column that does not exist or has another type: no row could be put into them."""
         check_window(self.text, window, {field.name: field.type for field in fields})
 
     def _check_watermark(self, relation: Relation, mark: Watermark) -> None:
-        """A watermark function stands for a stream that declares this very watermark."""
+        """Refuse a watermark function over anything but a stream that declares the same watermark."""
         clause = watermark_text(mark.column, mark.rule)
         streams = {stream.id: stream for stream in self._streams(relation, frozenset())}
         if len(streams) != 1:
@@ -349,7 +349,7 @@ class Binder:
             )
 
     def _streams(self, relation: Relation, around: frozenset[str]) -> Iterator[Stream]:
-        """The streams under a relation, through CTEs (`around` are those it is in) and subqueries."""
+        """The streams below a relation, through CTEs (`around` are the enclosing ones) and subqueries."""
         name = relation.name.last.lower() if relation.name is not None else ""
         reference = self._reference(relation)
         if reference is not None:
@@ -362,7 +362,7 @@ class Binder:
             yield from self._streams(each, around | {name})
 
     def _check_refreshable(self, relation: Relation, span: Span) -> None:
-        """What REFRESHABLE stands behind is static: the changes of anything else reach every answer by themselves."""
+        """Refuse REFRESHABLE after anything but a static table: changes of other inputs reach every answer anyway."""
         for name, kind in self._live(relation, frozenset()):
             raise refuse(
                 self.text,
@@ -372,7 +372,7 @@ class Binder:
             )
 
     def _live(self, relation: Relation, around: frozenset[str]) -> Iterator[tuple[str, str]]:
-        """The names and kinds of the streams and views under a relation, through CTEs and subqueries."""
+        """The names and kinds of the streams and views below a relation, through CTEs and subqueries."""
         name = relation.name.last.lower() if relation.name is not None else ""
         reference = self._reference(relation)
         if reference is not None:
@@ -384,11 +384,11 @@ class Binder:
             yield from self._live(each, around | {name})
 
     def is_live(self, relation: Relation) -> bool:
-        """Whether a stream or a view is under a relation."""
+        """Whether a stream or a view is below a relation."""
         return any(True for _ in self._live(relation, frozenset()))
 
     def reads_stream(self, relation: Relation) -> bool:
-        """Whether a stream is under a relation, below views too."""
+        """Whether a stream is below a relation, directly or through views."""
         for name, _ in self._live(relation, frozenset()):
             found = self.catalog.find(name)
             if isinstance(found, Stream) or (isinstance(found, View) and self.catalog.sources_of(found)):
@@ -416,12 +416,12 @@ class Binder:
 
 
 def _own_alias(relation: Relation) -> str:
-    """The name of a relation as an alias, where no alias is written."""
+    """The name of a relation as an alias, where the query gives none."""
     return f" AS {quote_name(relation.exposed)}" if relation.alias_span is None and relation.exposed else ""
 
 
 def _unwritten(select: Select) -> Iterator[Edit]:
-    """What is not written of a SELECT, around its relation."""
+    """The edits that write out what a SELECT without a select list implies, around its relation."""
     before, behind = select.unwritten
     for piece, origin in before:
         yield Edit(Span(select.span.start, select.span.start), piece, origin)
@@ -430,7 +430,7 @@ def _unwritten(select: Select) -> Iterator[Edit]:
 
 
 def _column(item: Item, name: str) -> list[Chain]:
-    """An item that is a column as it is."""
+    """The chain of an item that is a plain column of this name."""
     named = list(chains(item.tokens))
     whole = len(named) == 1 and named[0].span == item.expression and named[0].parts[-1].lower() == name
     return named if whole else []

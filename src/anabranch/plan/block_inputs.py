@@ -23,21 +23,21 @@ from anabranch.types import Field
 
 
 class Nodes(Protocol):
-    """The nodes that have been made, and the catalog behind them."""
+    """The nodes planned so far, and the catalog."""
 
     def object(self, id: str) -> object:
-        """A node that was made, or what the catalog has under an id."""
+        """A planned node, or the object with this id in the catalog."""
 
     def numbered(self, scan: Scan) -> bool:
-        """Whether the numbers of the rows of a stream are asked for."""
+        """Whether the query needs the row numbers of a stream."""
 
     def reads_no_stream(self, view: View) -> bool:
-        """Whether all that is below a node or a view are static tables and values."""
+        """Whether only static tables and values are below a node or a view."""
 
 
 @dataclass(frozen=True)
 class BlockInputs:
-    """The relations of a SELECT whose queries have become nodes of their own."""
+    """The relations of a SELECT, whose subqueries are already nodes."""
 
     block: SelectBlock
     nodes: Nodes
@@ -57,16 +57,16 @@ class BlockInputs:
         return window_of(item.window) if item.window is not None else None
 
     def by_row(self, index: int) -> bool:
-        """Whether a new row tells its own windows: otherwise no window is to be looked for among new rows alone."""
+        """Whether the windows of a row follow from the row alone: otherwise new rows alone do not determine windows."""
         window = self.block.sources[index].window
         return window is None or window.window.by_row
 
     def shown(self, fields: Sequence[Field]) -> Iterator[tuple[str, Expr]]:
-        """The columns that a SELECT gives, with what they are."""
+        """The output columns of a SELECT, with their expressions."""
         return ((field.name, item.expr) for field, item in zip(fields, self.block.items, strict=False))
 
     def columns_named(self, item: FromItem, names: Iterable[str]) -> frozenset[Column]:
-        """The columns of the rows of a relation that have these names; those of a window hide them."""
+        """The columns of a relation's rows with these names; columns of a window hide them."""
         bounds = item.windowed.bounds if item.windowed is not None else ()
         found = (item.named(name) for name in names)
         return frozenset(column for column in found if column is not None and column not in bounds)
@@ -81,14 +81,14 @@ class BlockInputs:
         return [name.lower() for name in known.progress.times] if isinstance(known, View) else []
 
     def bounded_times(self, item: FromItem) -> list[str]:
-        """The event times of an input that are known to progress column by column."""
+        """The event times of an input that have progress bounds of their own."""
         known, own = self.known(item), self.own_times(item)
         return own if not isinstance(known, View) else [name.lower() for name in bounded(known) if name.lower() in own]
 
     def row_times(self, item: FromItem) -> frozenset[str]:
-        """The event times of an input that are those of its rows, not bounds of windows that a query put them into.
+        """The event times of an input's rows, without the bounds of windows that a query put them into.
 
-        Of a view whose changes are kept, the one that these are found by.
+        Of a view whose changes are kept: the time by which they are found.
         """
         known = self.known(item)
         own = frozenset() if item.static else frozenset(self.own_times(item))
@@ -102,19 +102,19 @@ class BlockInputs:
         return own.difference(bounds)
 
     def times(self, fields: tuple[Field, ...]) -> dict[str, int]:
-        """The output columns that are bounds of windows, or event times."""
+        """The output columns that are window bounds or event times."""
         shown = ((name, expr.column) for name, expr in self.shown(fields))
         found = {name: self.shift(column) for name, column in shown if column is not None}
         return {name: shift for name, shift in found.items() if shift is not None}
 
     def key_times(self, keying: Keying, names: Sequence[str]) -> dict[str, int]:
-        """The columns of the key that are bounds of windows."""
+        """The key columns that are window bounds."""
         columns = {name: part.expr.column for name, part in zip(names, keying.parts, strict=False)}
         found = {name: self.shift(column) for name, column in columns.items() if column is not None}
         return {name: shift for name, shift in found.items() if shift is not None}
 
     def times_by_position(self, item: FromItem) -> dict[int, tuple[str, int]]:
-        """The columns of a SELECT over one stream that are its event times, by their places."""
+        """The output columns of a SELECT over one stream that are its event times, by position."""
         if item.window is not None:
             return {}
         own = self.columns_named(item, self.bounded_times(item))
@@ -127,7 +127,7 @@ class BlockInputs:
         return found
 
     def shift(self, column: Column) -> int | None:
-        """What to add to a column for the progress that has passed it; None if it does not progress."""
+        """The offset from a column to the progress that has passed it; None if it does not progress."""
         index = self.block.owner.get(column)
         if index is None:
             return None
@@ -140,8 +140,8 @@ class BlockInputs:
         return self.time_of(item, name.lower()) if name is not None else None
 
     def later(self, item: FromItem) -> int | None:
-        """How far behind the end of a window of a relation progress is when all rows of that window are final; None if
-        what its windows lie along does not progress, so that they never close."""
+        """The lag of progress behind a window's end at which all rows of the window are final; None if the time of the
+        windows does not progress, so that they never close."""
         window = self.window(item)
         assert window is not None
         if window.attribute != "column" or window.along_numbers:
@@ -150,13 +150,13 @@ class BlockInputs:
             return None
         known = self.known(item)
         if isinstance(known, Stream) and known.time is None:
-            return 0  # ADVANCE says how far its rows have come, whatever column they are put into windows by
+            return 0  # ADVANCE sets the progress of its rows, whatever column their windows use
         shift = self.time_of(item, (window.time_column or "").lower())
-        # The time of a window lies just before its end, which is at most that of the window it is put into.
+        # window_time is just before the window's end, which is at most the end of the outer window.
         return (shift - 1 if shift > MILLISECOND else 0) if shift is not None else None
 
     def time_of(self, item: FromItem, column: str) -> int | None:
-        """What to add to a column of a relation for the progress that has passed it; None if it does not progress."""
+        """The offset from a relation's column to the progress that has passed it; None if it does not progress."""
         known = self.known(item)
         if isinstance(known, Stream):
             return 1 if known.time is not None and known.time.lower() == column else None
@@ -164,7 +164,7 @@ class BlockInputs:
         return next((shift for name, shift in times.items() if name.lower() == column), None)
 
     def clock(self) -> str:
-        """What the windows of a node close by."""
+        """The clock by which the windows of a node close."""
         for item in self.block.sources:
             window = self.window(item)
             if window is not None:
@@ -181,7 +181,7 @@ class BlockInputs:
         return "event"
 
     def cuts(self) -> tuple[tuple[str, str], ...]:
-        """The streams whose chunks are counted, and the columns that end them."""
+        """The streams whose chunks are counted, and the columns whose changes end a chunk."""
         found: list[tuple[str, str]] = []
         for item in self.block.sources:
             known, window = self.known(item), self.window(item)
@@ -192,7 +192,7 @@ class BlockInputs:
         return tuple(dict.fromkeys(found))
 
     def ends(self, view: View, keying: Keying) -> Ends | None:
-        """When the windows of a node end, where other rows than a row's own make them and event time closes them."""
+        """When the windows of a node end, where they depend on other rows and event time closes them."""
         live = self.block.live
         if len(live) != 1 or self.by_row(live[0]) or view.progress.clock != "event" or view.query.blocks:
             return None
@@ -215,7 +215,7 @@ class BlockInputs:
         return replace(found, columns=tuple(ends), starts=tuple(name for name, column in shown if column == start))
 
     def with_windows_passed(self, view: View) -> View:
-        """A view whose rows are final when their windows have passed, which can be long after their own times."""
+        """A view whose rows are final once progress passes their windows, which can be long after their own times."""
         windowed = next((each.windowed for each in self.block.sources if each.windowed is not None), None)
         columns = {name: expr.column for name, expr in self.shown(view.fields)}
         keys = {key.name for key in view.keying.columns}
@@ -230,8 +230,8 @@ class BlockInputs:
         return replace(view, progress=replace(view.progress, times=times))
 
     def passes_with(self, view: View) -> Callable[[Expr], int | None]:
-        """For times of the one input that have passed when the column has by which a row of this node is shown: what to
-        add to them for the progress that is past them."""
+        """A function of times of the only input that pass together with the column that closes this node's rows: the
+        offset to the progress that has passed them, or None."""
         shown = dict(self.shown(view.fields))
         closing = shown.get(closing_column(view) or "")
         closes = closing.column if closing is not None and len(self.block.live) == 1 else None
@@ -251,7 +251,7 @@ class BlockInputs:
 
 
 def name_in(item: FromItem, column: Column | None) -> str:
-    """The name of a column before an alias has given it another."""
+    """The name of a column before aliases."""
     rel = item.rel
     while isinstance(rel, Project):
         column = next(expr.column for own, expr in rel.items if own == column)
@@ -260,13 +260,13 @@ def name_in(item: FromItem, column: Column | None) -> str:
 
 
 def row_name(item: FromItem, column: Column | None) -> str | None:
-    """The name that a column has in the rows themselves; None for one that is in no row."""
+    """The name of a column in the rows themselves; None for a column of no row."""
     own = item.row_column(column) if column is not None else None
     return own.name if own is not None else None
 
 
 def closing_column(view: View) -> str | None:
-    """The column of an answer that tells when the window of its row closes."""
+    """The output column that gives when the window of a row closes."""
     return leading_column(view) if view.operator != "stateless" else None
 
 

@@ -1,4 +1,4 @@
-"""How the rows of the relations of one SELECT block can meet, and how the columns of a join progress."""
+"""Which rows of the relations of one SELECT block can be joined, and how the columns of a join progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from anabranch.plan.view import JoinInput, NodeJoin, View
 
 @dataclass(frozen=True)
 class BlockJoins:
-    """The join that a SELECT is, if it is one."""
+    """The join of a SELECT, if it has one."""
 
     inputs: BlockInputs
 
@@ -28,7 +28,7 @@ class BlockJoins:
         return NodeJoin(bands, steps, self.changing(), self.passing(Stream), self.passing(View))
 
     def distinct_names(self) -> list[str]:
-        """The placeholders of inputs, each one of its own though some read the same; none for static tables."""
+        """A distinct placeholder for each input, even where two read the same stream; none for static tables."""
         names: list[str] = []
         for item in self.inputs.block.sources:
             name = "" if item.static or item.scan is None else self.inputs.input_of(item)
@@ -37,9 +37,9 @@ class BlockJoins:
         return names
 
     def bands(self) -> tuple[tuple[JoinBand, ...], int]:
-        """Which rows of the streams of a join can meet; and within how many steps all are that matter to a new one.
+        """The bands of a join, and within how many steps of a new row all rows are that matter to it.
 
-        One that comes from n inputs is at most n - 1 steps from each row that says whether it does.
+        A result of n inputs is at most n - 1 steps from each row that decides whether it exists.
         """
         block = self.inputs.block
         names = self.distinct_names()
@@ -49,7 +49,7 @@ class BlockJoins:
             one, other = (block.owner[column] for column in (band.one, band.other))
             known = [self.inputs.known(block.sources[index]) for index in (one, other)]
             if all(map(self.passes, known)):
-                # The time of a window that is no longer than that is as near to its rows.
+                # A window that is no longer than the band has its time within the band of its rows.
                 wider = MILLISECOND * sum(isinstance(each, View) and not each.kept for each in known)
                 least = None if band.least is None else band.least - wider
                 most = None if band.most is None else band.most + wider
@@ -58,7 +58,7 @@ class BlockJoins:
         return tuple(found), 2 * (len(live) - 1) if chained(found, live) else 0
 
     def changing(self) -> tuple[JoinInput, ...]:
-        """The inputs of a join that change; none where it is no join."""
+        """The inputs of a join that change; empty where there is no join."""
         found = []
         for name, item in zip(self.distinct_names(), self.inputs.block.sources, strict=True):
             if not name:
@@ -74,8 +74,8 @@ class BlockJoins:
         return tuple(found) if len(found) > 1 else ()
 
     def passing(self, kind: type) -> dict[str, str]:
-        """The inputs that are queries which only filter and project the rows of a stream, and that stream; or, if the
-        `kind` asked for are views, the rows of one whose changes are kept, and those that are such a view."""
+        """The inputs that only filter and project the rows of a stream, with that stream. If `kind` is View: the inputs
+        that do so with the rows of a view whose changes are kept, or are such a view."""
         found: dict[str, str] = {}
         for name, item in zip(self.distinct_names(), self.inputs.block.sources, strict=True):
             known = self.inputs.known(item) if name else None
@@ -85,9 +85,9 @@ class BlockJoins:
         return found
 
     def passes(self, known: object) -> Stream | View | None:
-        """The stream or view with an event time whose rows an input has, each on its own; None for anything else.
+        """The stream or view with an event time whose rows an input passes on one by one; None for anything else.
 
-        What is between has to show that time, and no other that could be taken for it.
+        The queries in between have to show that time, and no other time that could be taken for it.
         """
         if isinstance(known, Stream):
             return known if known.time is not None else None
@@ -102,7 +102,7 @@ class BlockJoins:
         return None if isinstance(below, View) and dict(below.progress.times) != {below.time: 1} else below
 
     def following(self, view: View) -> View:
-        """A view of rows with the next of each, where that is looked for within bounds: new rows touch no others."""
+        """A view that pairs each row with the next within bounds: new rows touch no other rows."""
         block = self.inputs.block
         found = find_following(block)
         if found is None or len(block.sources) != 1 or block.sources[0].static or block.limited:
@@ -119,9 +119,9 @@ class BlockJoins:
         return replace(view, join=replace(view.join, bands=(JoinBand(name, name, -distance, distance),), steps=1))
 
     def with_progress(self, keying: Keying, view: View) -> View:
-        """A view with what is known of how its columns progress, where it joins or reads what does."""
+        """A view with the progress of its columns, where it is a join or reads one."""
         block = self.inputs.block
-        # What reads no stream never brings a row that is late.
+        # An input that reads no stream never brings a late row.
         static = [each.static or self.reads_no_stream(each) for each in block.sources]
         live = [each for each, never in zip(block.sources, static, strict=True) if not never]
         joints = [known.progress.joint for each in live if isinstance(known := self.inputs.known(each), View)]

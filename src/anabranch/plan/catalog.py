@@ -22,7 +22,7 @@ class Catalog:
 
     @classmethod
     def holding(cls, objects: Mapping[str, Object]) -> Catalog:
-        """A catalog of definitions that have been read."""
+        """A catalog of decoded definitions."""
         made = cls({})
         made._hold(objects)
         return made
@@ -35,19 +35,19 @@ class Catalog:
             if isinstance(each, Stream | Table) or (isinstance(each, View) and each.owner is None)
         }
         self._sinks = {each.name.lower(): each for each in self.objects.values() if isinstance(each, Sink)}
-        self.temporary: frozenset[str] = frozenset()  # names of Spark's temporary views that can be read as well
+        self.temporary: frozenset[str] = frozenset()  # names of readable temporary views of Spark's
 
     def with_objects(self, objects: Iterable[Object]) -> Catalog:
-        """The same catalog with more definitions, or others in their place."""
+        """The same catalog with definitions added or replaced."""
         return Catalog.holding({**self.objects, **{each.id: each for each in objects}})
 
     def after(self, changes: Mapping[str, Mapping[str, Any] | None]) -> Catalog:
-        """The catalog once a commit has made or replaced definitions, or taken them away."""
+        """The catalog after a commit has added, replaced or dropped definitions."""
         kept = {id: each for id, each in self.objects.items() if id not in changes}
         return Catalog.holding(kept | {id: from_json(each) for id, each in changes.items() if each is not None})
 
     def with_temporary(self, names: Iterable[str]) -> Catalog:
-        """The same catalog, with temporary views of Spark's."""
+        """The same catalog with the temporary views of Spark's."""
         made = copy(self)
         made.temporary = frozenset(names)
         return made
@@ -56,15 +56,15 @@ class Catalog:
         return self.objects[id]
 
     def find(self, name: str) -> Stream | Table | View | None:
-        """What can be read under a name."""
+        """The readable object of this name."""
         return self._named.get(name.lower())
 
     def find_any(self, name: str) -> Stream | Table | View | Sink | None:
-        """What has a name; sinks share their names with what can be read."""
+        """The object of this name; sinks share a namespace with readable objects."""
         return self.find(name) or self._sinks.get(name.lower())
 
     def function(self, name: str) -> Function | None:
-        """A function of the home; these have names of their own."""
+        """A function of the home; functions have a namespace of their own."""
         return next((each for each in self.of(Function) if each.name.lower() == name.lower()), None)
 
     def names(self) -> list[str]:
@@ -85,7 +85,7 @@ class Catalog:
         return self._as(id, Panes)
 
     def rows_of(self, id: str) -> tuple[str, str | None]:
-        """The table with the rows of a stream or with the changes of a view, and the column of their event times."""
+        """The table with the rows of a stream or the changes of a view, and its event time column."""
         found = self.objects[id]
         if isinstance(found, Stream):
             return found.rows_table, found.time
@@ -98,7 +98,7 @@ class Catalog:
         return found
 
     def sources_of(self, view: View) -> set[str]:
-        """The ids of all streams a view depends on, through other views too."""
+        """The ids of all streams that a view reads, directly or through views."""
         found = set(view.query.streams.values())
         found |= {self.panes(block.panes).stream for block in view.query.blocks}
         if view.query.rows is not None:
@@ -108,14 +108,14 @@ class Catalog:
         return found
 
     def below(self, view: View) -> set[str]:
-        """The ids of all views that a view reads, through other views too."""
+        """The ids of all views that a view reads, directly or through views."""
         found = set(view.query.views.values())
         for id in view.query.views.values():
             found |= self.below(self.view(id))
         return found
 
     def readers_of(self, id: str) -> list[View | Sink]:
-        """The views that read a stream, table or view, and the sinks that a view goes to."""
+        """The views that read a stream, table or view, and the sinks of a view."""
         found: list[View | Sink] = [sink for sink in self.of(Sink) if sink.view == id]
         for view in self.of(View):
             used = {
@@ -136,11 +136,11 @@ class Catalog:
         return sorted(distinct.values(), key=lambda each: each.name)
 
     def root(self, view: View) -> View:
-        """The view that people made, of one of its nodes."""
+        """The user's view that owns a node."""
         return view if view.owner is None else self.view(view.owner)
 
     def users_of(self, state: Panes | Rows) -> list[View]:
-        """The views that people made, and that read a state table: themselves, or through partials had from it."""
+        """The users' views that read a state table, directly or through partials derived from it."""
         found = {
             self.root(view).id: self.root(view)
             for view in self.of(View)
@@ -150,7 +150,7 @@ class Catalog:
         return list(found.values())
 
     def all_below(self, view: View) -> list[View]:
-        """The views that people made, of a view and all those that it reads; itself first."""
+        """The users' views among a view and all that it reads; itself first."""
         found: dict[str, View] = {}
         left = [self.root(view)]
         while left:
@@ -166,7 +166,7 @@ class Catalog:
         return [each for each in self.of(View) if each.owner == view.id]
 
     def tables_read(self, view: View) -> list[str]:
-        """The tables of the ledger that change what a view shows: panes, rows of streams, changes of views below."""
+        """The ledger tables whose changes change what a view shows: panes, rows of streams, changes of views below."""
         tables = [self.kept_panes(use.panes) for use in view.query.blocks]
         tables += [self.stream(id).rows_table for id in dict.fromkeys(view.query.streams.values())]
         for id in dict.fromkeys(view.query.views.values()):
@@ -175,7 +175,7 @@ class Catalog:
         return tables
 
     def in_order(self) -> list[View]:
-        """All views, each behind those it reads."""
+        """All views in topological order: each after its inputs."""
         done: dict[str, View] = {}
 
         def add(view: View) -> None:
@@ -189,7 +189,7 @@ class Catalog:
         return list(done.values())
 
     def kept_panes(self, id: str) -> str:
-        """The pane table whose files hold the partials of one: itself, or the one that they are had from."""
+        """The pane table whose files hold the partials of a pane table: itself, or the one that they derive from."""
         above = self.panes(id).above
         return above.panes if above is not None else id
 

@@ -1,7 +1,7 @@
-"""Parts of a plan that a database can compute itself: joins of its own tables, and aggregates over them.
+"""Subplans that a database can compute itself: joins of its own tables, and aggregates over them.
 
-Read off the same plan as `pushdown` reads. Such a part is replaced, as it stands, by the rows that the database gives;
-what is above it in the plan stays.
+Found in the same optimised plan that `pushdown` reads. The rows that the database returns replace the subplan; the plan
+above it is unchanged.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ _SIGNS = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CALLS = {"Count": "COUNT", "Sum": "SUM", "Min": "MIN", "Max": "MAX", "Average": "AVG"}
 
-#: Tables, and which of their columns go on, by the ids that they have in the plan.
+#: Tables, and their output columns by the ids of the plan.
 _Rows: TypeAlias = tuple[tuple[Part, ...], dict[str, Place]]
 
 
 @dataclass(frozen=True)
 class Replaced:
-    """A part of a plan, by its path from the root, and what is asked in its place.
+    """A subplan, by its path from the root, and the query that replaces it.
 
-    Of an aggregate, `calls` are the places of the aggregates, in the order in which they are asked: the number of the
-    output, and the path in it. Its keys are asked before them, in the order of GROUP BY. Of a join, `ids` are the
-    columns that go on.
+    Of an aggregate, `calls` locates the aggregate calls in the order of the query: the number of the output, and the
+    path in it. The query selects the keys before them, in the order of GROUP BY. Of a join, `ids` are its outputs.
     """
 
     path: tuple[int, ...]
@@ -39,7 +38,7 @@ class Replaced:
 def replaced(
     reader: Reader, node: Node, can: Callable[[Computed], bool], path: tuple[int, ...] = ()
 ) -> Iterator[Replaced]:
-    """The largest parts that a database can compute: `can` tells whether it does."""
+    """The largest subplans that a database can compute, as `can` decides."""
     found = _aggregate(reader, node) if node.kind == "Aggregate" else None
     if node.kind in ("Join", "Project"):
         rows = _rows(reader, node)
@@ -53,7 +52,7 @@ def replaced(
 
 
 def _rows(reader: Reader, node: Node) -> _Rows | None:
-    """Rows of tables as they are, under conditions, or joined."""
+    """Rows of tables: all, filtered, or joined."""
     reference = reader.reference(node)
     if reference is not None:
         given = [tree(each) for each in node.fields["output"]]

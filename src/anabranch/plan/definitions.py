@@ -1,5 +1,5 @@
-"""What people make besides views: streams, tables, sinks and functions. Plain values; ids never change, and names in
-the ledger are ids."""
+"""The definitions that users create besides views: streams, tables, sinks and functions. Plain values; ids never
+change, and names in the ledger are ids."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from anabranch.algebra.rules import Rule
 from anabranch.sources.registry import is_live, reads_once
 from anabranch.types import Field
 
-#: The columns that kept rows have besides those of their stream: their number among all its rows, and when they came.
+#: The columns of kept rows besides those of their stream: their number among all its rows, and their arrival time.
 ROW_NUM, ARRIVAL_TS = "_row_num", "_arrival_ts"
-#: How placeholders begin behind which the rows of a stream are with these.
+#: The prefix of placeholders for the rows of a stream with these columns.
 NUMBERED = "@n:"
 
 
@@ -35,22 +35,22 @@ class Stream:
     keep: str  # "all" or "nothing"
     fail_on_bad: bool
     kept_since: int | None = None  # first run whose rows are in the rows table; None: it has none
-    key: str | None = None  # the column whose values have progress of their own
-    lull: bool = False  # whether the clock moves its progress when it is silent
+    key: str | None = None  # the column with progress per value
+    lull: bool = False  # whether the clock advances its progress when it is silent
     on_gap: str = "fail"  # or "skip": when a position is gone
     on_schema_change: str = "ignore"  # or "fail", "add"; older homes have none
-    inferred: bool = False  # whether the columns were found out, not declared
+    inferred: bool = False  # whether the columns were inferred, not declared
 
     kind = "stream"
 
     @property
     def live(self) -> bool:
-        """Whether rows come as they happen, so that the clock says something about their times."""
+        """Whether rows arrive as they happen, so that the clock bounds their times."""
         return is_live(self.source)
 
     @property
     def rereadable(self) -> bool:
-        """Whether the rows of its past can be had from its source once more."""
+        """Whether its source can return past rows again."""
         return self.source is not None and not reads_once(self.source)
 
     @property
@@ -63,17 +63,17 @@ class Stream:
 
     @property
     def row_fields(self) -> tuple[Field, ...]:
-        """The columns of the table of its rows."""
+        """The columns of its rows table."""
         return (*self.fields, Field(ROW_NUM, "bigint"), Field(ARRIVAL_TS, "timestamp"))
 
     def seen_as(self, placeholder: str) -> tuple[Field, ...]:
-        """The columns that its rows have behind a placeholder."""
+        """The columns of its rows under a placeholder."""
         return self.row_fields if placeholder.startswith(NUMBERED) else self.fields
 
 
 @dataclass(frozen=True)
 class Table:
-    """A static table. Views read it once, when made, and again on REFRESH."""
+    """A static table. Views read it when they are created, and again on REFRESH."""
 
     id: str
     name: str
@@ -82,17 +82,17 @@ class Table:
     source: str | None
     options: Mapping[str, Any]
     query: str | None  # CREATE TABLE AS SELECT: what REFRESH runs again
-    every_run: bool = False  # refreshed before each run of a stream that meets it
-    asked: str = ""  # why it stays where it is and is looked up by key; empty: it is loaded
+    every_run: bool = False  # refreshed before each run of a stream that is joined with it
+    asked: str = ""  # why it is looked up by key in its database; empty: it is loaded
 
     kind = "table"
 
 
 @dataclass(frozen=True)
 class Sink:
-    """A place outside that the changes of a view go to, or what it shows."""
+    """An external target for the changes of a view, or for what it shows."""
 
-    id: str  # never used again in its home, for folders say whose they are
+    id: str  # never reused in its home: folders are named by it
     name: str
     sql: str
     view: str
@@ -104,12 +104,12 @@ class Sink:
 
 @dataclass(frozen=True)
 class Function:
-    """A Python function that queries may call. Processes import it by its name in Python when one does."""
+    """A Python function that queries may call. A process imports it by its Python name at the first call."""
 
     id: str
     name: str
     sql: str
     reference: str  # package.module.function
-    returns: str | None  # None: it is one of Spark's own making, and says itself what it returns
+    returns: str | None  # None: a function object of Spark's that declares its own return type
 
     kind = "function"

@@ -1,7 +1,7 @@
-"""What there is to say about each node of a plan: how it is kept up to date, what keys it, what state it needs and why.
+"""A description of each node of a plan: how it is kept up to date, its keys, the state that it needs and why.
 
-Plain values from definitions: starts nothing, opens nothing, and knows no way of writing them down. The nodes come in
-the order of the rows: streams and tables first, what reads them behind.
+Plain values from definitions: starts nothing, opens nothing, renders nothing. The nodes come in topological order:
+streams and tables first, then their readers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from anabranch.sources.lookup import Asking
 from anabranch.sql.durations import duration_text
 from anabranch.sql.syntax import Query, WindowSpec
 
-#: Policies under which rows that come late leave alone what was shown.
+#: Policies under which late rows do not change what was shown.
 LEFT_ALONE = ("drop", "archive", "fail")
 UNTIL_THE_END = (
     "emits at the end of its streams: its window functions look at rows that may still come; a frame by event time that"
@@ -37,7 +37,7 @@ SETTLED = "it stood above them until they were settled"
 
 @dataclass(frozen=True)
 class State:
-    """What is kept for a node, in which table of the ledger, and what bounds it."""
+    """State of a node: what it holds, its table in the ledger, and its bound."""
 
     table: str
     what: str
@@ -60,7 +60,7 @@ class PlanNode:
     reason: str = ""
     state: tuple[State, ...] = ()
     how: tuple[str, ...] = ()  # how it is computed, in sentences
-    sql: str = ""  # of a query inside another: its text, on one line
+    sql: str = ""  # of a nested query: its text, on one line
 
     @property
     def bounded(self) -> bool:
@@ -69,7 +69,7 @@ class PlanNode:
 
 @dataclass(frozen=True)
 class Groups:
-    """How many groups with open windows are large now, how many are small, and what makes them so."""
+    """How many groups with open windows are large, how many are small, and the thresholds between them."""
 
     large: int
     small: int
@@ -78,16 +78,16 @@ class Groups:
 
 @dataclass(frozen=True)
 class NodeStatistics:
-    """What a node did in the last commit that changed it, and what is kept for it now."""
+    """What a node did in the last commit that changed it, and its present state."""
 
     version: int | None = None
     rows: int = 0
     milliseconds: float | None = None
     state_rows: int = 0
     state_bytes: int = 0
-    bound: int | None = None  # how far it has come; None: not known, or at its end
+    bound: int | None = None  # its progress; None: unknown, or at its end
     bounds: Mapping[str, int] = field(default_factory=dict)  # by column: no later row has less
-    groups: Groups | None = None  # where they are kept by their size
+    groups: Groups | None = None  # where groups are kept by their size
     where: str = ""  # where the rows of a run were computed, in words
 
 
@@ -97,10 +97,10 @@ def describe(
     reasons: Mapping[str, str] | None = None,
     gathers: Mapping[str, Sequence[str]] | None = None,
 ) -> list[PlanNode]:
-    """The nodes that views consist of and read, each behind those whose rows it takes.
+    """The nodes of views and all that they read, each after its inputs.
 
-    `reasons` says for views that are computed when read what keeps them from living on partials, `gathers` which views
-    they do not read the partials of, and why.
+    Of views that are computed when read, `reasons` has why they do not live on partials, and `gathers` the views whose
+    partials they do not read, and why.
     """
     describer = _Describer(catalog, reasons or {}, gathers or {})
     for view in roots:
@@ -122,7 +122,7 @@ def kind_of(view: View) -> str:
 
 
 def by_session(view: View) -> bool:
-    """Whether only the sessions that new rows touch are computed anew."""
+    """Whether a run recomputes only the sessions that new rows touch."""
     return (
         view.progress.ends is not None
         and view.progress.ends.shows_session
@@ -132,17 +132,17 @@ def by_session(view: View) -> bool:
 
 
 def pushed_down(view: View) -> bool:
-    """Whether it reads the partials of the views whose queries are part of its own."""
+    """Whether it reads the partials of the views whose queries were merged into its own."""
     return bool(view.query.included) and view.emission.mode == "read"
 
 
 def reason_of(view: View) -> str:
-    """Why a view is computed as a whole, if it is."""
+    """Why a view is recomputed as a whole, if it is."""
     return "" if by_session(view) else view.keying.reason
 
 
 def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
-    """The columns that tell which of its answers new rows touch; a session is told by none."""
+    """The columns by which new rows touch its answers; none for a session."""
     if view.operator:
         columns = tuple(_shown_key(view, index) for index in range(len(view.keying.columns)))
         return (*columns, "session") if by_session(view) else columns
@@ -155,24 +155,24 @@ def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
 
 
 def append_only(view: View, catalog: Catalog) -> bool:
-    """Whether no row of a view is ever taken back, nor was when its query was changed."""
+    """Whether a view never retracts a row, and did not when its query was changed."""
     if view.state.corrected:
         return False
     if kind_of(view) in ("stateless", "join"):
         below = [catalog.view(id) for id in view.query.views.values()]
-        # Rows of a stream meet a static table once; those of a view meet it again when it is refreshed.
+        # Rows of a stream are joined with a static table once; those of a view again when it is refreshed.
         again = (below or view.operator == "join") and not view.state.enriched
         if again and (view.query.tables or any(each.query.tables and not each.kept for each in below)):
             return False
         return all(append_only(each, catalog) for each in below)
     if view.operator == "lookup":
         return all(append_only(catalog.view(id), catalog) for id in view.query.views.values())
-    # Windows that other rows make are computed again beside new ones, and a sum of doubles may differ at its end.
+    # Windows that depend on other rows are recomputed, and a sum of doubles may differ in its last digits.
     return waits_for_windows(view) and view.emission.late in LEFT_ALONE and not view.emission.closing
 
 
 def tables_of(view: View, catalog: Catalog) -> tuple[str, ...]:
-    """The tables of the ledger that are a view's own or shared with others of its kind; not the rows of streams."""
+    """The ledger tables that a view owns or shares with other views, without the rows of streams."""
     found = [catalog.kept_panes(use.panes) for use in view.query.blocks]
     if view.query.rows is not None:
         found.append(view.query.rows)
@@ -219,7 +219,7 @@ def _rule_words(rule: Rule, time: str) -> str:
 
 
 def waits_for_windows(view: View) -> bool:
-    """Whether a key is shown once, when its window closes, and again only for late rows."""
+    """Whether a key is shown when its window closes, and again only for late rows."""
     if view.emission.mode == "close":
         return True
     triggers = view.emission.triggers
@@ -229,13 +229,13 @@ def waits_for_windows(view: View) -> bool:
 
 
 def _until_the_end(view: View) -> bool:
-    """Whether it waits for windows that only the end of its streams closes."""
+    """Whether only the end of its streams closes the windows that it waits for."""
     names = [view.emission.closing] if view.emission.closing else [key.name for key in view.keying.columns]
     return waits_for_windows(view) and any(view.progress.times.get(name, 0) >= FOREVER for name in names)
 
 
 def _shown_key(view: View, index: int) -> str:
-    """The name of a column of the key; one that the view does not show has its name from what it is read from."""
+    """The name of a key column; a hidden one has the name that its input gives it."""
     key = view.keying.columns[index]
     if key not in view.hidden:
         return key.name
@@ -243,7 +243,7 @@ def _shown_key(view: View, index: int) -> str:
 
 
 def waiting(view: View, catalog: Catalog) -> list[str]:
-    """What there is to say of a view whose windows no row will ever close."""
+    """A warning for a view whose windows no row will ever close."""
     if _until_the_end(view):
         return [f"{view.name} {UNTIL_THE_END}"]
     if not waits_for_windows(view) or view.progress.clock != "event":
@@ -318,7 +318,7 @@ class _Describer:
         self.done[id] = PlanNode(id, table.name, "table", (), True, state=state, how=how)
         return id
 
-    # ---- what there is to say about it
+    # ---- a description of it
 
     def _node(self, view: View, inputs: tuple[str, ...]) -> PlanNode:
         return PlanNode(
@@ -417,7 +417,7 @@ class _Describer:
         return f"lookup {table.name} by ({by}), {Asking.of(table.options).words()}"
 
     def _static_lines(self, view: View) -> list[str]:
-        """Static tables that meet what is kept whenever it is read, and not each row once."""
+        """Static tables that are joined whenever the state is read, and not once with each row."""
         if not view.query.tables or view.query.asks or (view.operator == "stateless" and view.query.streams):
             return []
         if not self._progresses(view.id):
@@ -474,7 +474,7 @@ class _Describer:
         return self.catalog.kept_panes(use.panes) == panes.id
 
     def _join_lines(self, use: BlockUse, panes: Panes) -> list[str]:
-        """Where the static tables of a pane table are joined, and why there."""
+        """Where the static tables of a pane table are joined, and why."""
         tables = dict.fromkeys(getattr(self.catalog[id], "name", id) for id in panes.statics.values())
         if not tables:
             return []
@@ -512,7 +512,7 @@ class _Describer:
             yield State(view.left_out_table(input), "the late rows that were left out; grows with them", False)
 
     def _shown(self, view: View) -> State:
-        """What a view shows is kept as its changes; where nobody reads the changes as such, they are added up."""
+        """The state of what a view shows: its changes, which are compacted where nothing reads them one by one."""
         what, bounded = self._shown_rows(view)
         if not append_only(view, self.catalog) and (view.emission.as_changes or not view.operator):
             what, bounded = f"{what}, and every change of them", False
@@ -540,8 +540,8 @@ _CONTEXTS = {
 
 
 def _context_lines(view: View) -> list[str]:
-    """What has to be known to tell the windows of a row, for each kind of windows that a view's query has."""
-    from anabranch.sql.parser import parse  # which has to know of plans itself
+    """What determines the windows of a row, for each kind of windows in a view's query."""
+    from anabranch.sql.parser import parse  # here, since the parser imports plans
 
     query = next((getattr(each, "query", None) for each in parse(view.sql)), None)
     selects = [select for select, _ in query.selects()] if isinstance(query, Query) else []
@@ -552,7 +552,7 @@ def _context_lines(view: View) -> list[str]:
 
 
 def _name(window: WindowSpec) -> str:
-    """The function that makes windows of a kind."""
+    """The SQL function of a kind of windows."""
     if window.own is not None:
         return str(window.own.function)
     rows = " of each key's rows" if window.counts_by_key else ""
@@ -560,7 +560,7 @@ def _name(window: WindowSpec) -> str:
 
 
 def _by_size(windows: SlidingWindows) -> str:
-    """How groups of unequal size are kept."""
+    """The sentence on groups that are kept by their size."""
     limits = Thresholds.of(windows)
     return (
         f"a group with more than {limits.up:g} rows in open windows by window, until it has fewer than"
@@ -569,7 +569,7 @@ def _by_size(windows: SlidingWindows) -> str:
 
 
 def _length(value: int, use: BlockUse, panes: Panes) -> str:
-    """A length along what windows lie along: a time, a number of rows, or a plain number."""
+    """A length in words, in the units of the windows: a time, a number of rows, or a plain number."""
     if not use.numbers:
         return duration_text(value)
     if panes.time is not None and ROW_NUM in panes.time:
@@ -578,7 +578,7 @@ def _length(value: int, use: BlockUse, panes: Panes) -> str:
 
 
 def because(reason: str) -> str:
-    """Why a table is looked up by key, behind the word because."""
+    """Why a table is looked up by key, as the text after "because"."""
     return f"it says {reason}" if reason.startswith("lookup") else reason
 
 
@@ -623,7 +623,7 @@ def _emits(view: View, catalog: Catalog) -> str:
 
 
 def _ordinal(number: int) -> str:
-    """Which one of the next rows, with a space behind it; nothing for the very next.
+    """The ordinal of one of the next rows, with a space after it; empty for the first.
 
     >>> [_ordinal(number) for number in (1, 2, 13, 21)]
     ['', '2nd ', '13th ', '21st ']
@@ -633,7 +633,7 @@ def _ordinal(number: int) -> str:
 
 
 def _counting(view: View, count: int, catalog: Catalog) -> str:
-    """How a trigger counts: record by record, or all changes of a run together, and why."""
+    """The sentence on how a trigger counts: record by record, or all changes of a run together, and why."""
     if not view.counts_by_run:
         return f"with every {count} records, one by one{_COMES if view.emission.counted in view.query.views else ''}"
     return f"with every {count} changes, run by run ({_no_order(view, catalog)}; runs of one row count one by one)"
@@ -643,7 +643,7 @@ _COMES = ": each comes with the last of its rows"
 
 
 def _no_order(view: View, catalog: Catalog) -> str:
-    """Why the records that a view counts have no order inside a run."""
+    """Why the records that a view counts have no order within a run."""
     below = [catalog.view(id) for id in view.query.views.values()]
     waiting = next((each for each in below if each.emission.mode in ("close", "triggers")), None)
     if waiting is not None:
@@ -653,7 +653,7 @@ def _no_order(view: View, catalog: Catalog) -> str:
 
 
 def closing_words(view: View) -> str:
-    """When a view emits that waits for its windows alone, and how much at a time."""
+    """When a view emits that only waits for its windows, and how much at a time."""
     words = "emits when a window closes"
     budget = view.emission.budget
     if budget is None:

@@ -1,19 +1,19 @@
-"""A join with static tables above the partials of its stream, chosen where it pays.
+"""A join with static tables above the partials of its stream, chosen by cost.
 
     SELECT s.k, label, count(*) FROM s LEFT JOIN t ON s.k = t.k GROUP BY s.k, label
 
-A row of a stream meets a static table as it is in the run that takes the row in. As long as nobody refreshes the table,
-all rows meet the same one, and it makes no difference when they do. So the pane table of such a block need not have any
-files: its partials are had from those of the stream alone,
+A row of a stream is joined with a static table as it is in the run that takes the row in. Until a REFRESH all rows are
+joined with the same version, and it makes no difference when. So the pane table of such a block needs no files: its
+partials derive from those of the stream alone,
 
     SELECT s.k, label, sum(rows) FROM (SELECT k, count(*) AS rows FROM s GROUP BY k) AS s LEFT JOIN t ... GROUP BY ...
 
-and a run reads no table. The first REFRESH that changes the table settles what is there: the partials, joined with the
-table as it was, become files of the pane table, and from there on each run joins its rows. What stands above the pane
-table knows nothing of all this.
+and a run reads no table. The first REFRESH that changes the table settles them: the partials, joined with the table as
+it was, become files of the pane table, and from then on each run joins its rows. The readers of the pane table see no
+difference.
 
-It pays where there are no more partials than before, and it is never done where a table would be settled at once. A
-query can ask for either way: SELECT /*+ JOIN_ABOVE(t) */ ..., SELECT /*+ JOIN_BELOW(t) */ ...
+It pays where there are no more partials than before, and is never chosen where the partials would be settled at once.
+Hints choose either way: SELECT /*+ JOIN_ABOVE(t) */ ..., SELECT /*+ JOIN_BELOW(t) */ ...
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from anabranch.plan.windows import needs_numbers
 from anabranch.sql.lexer import HINTS, Span, quote_name
 
 _HINT = re.compile(r"\bJOIN_(ABOVE|BELOW)\s*\(([^()]*)\)", re.IGNORECASE)
-#: Types of which equal values can differ.
+#: Types whose equal values can differ.
 _NOT_ALIKE = re.compile(r"\b(float|double|map|variant|void|collate)\b")
-#: Aggregates that take values of all types as they are.
+#: Aggregates that take values of any type.
 _ANY_TYPE = ("count", "min", "max")
 _EXAMPLE = "as in SELECT /*+ JOIN_ABOVE(t) */ ... FROM s JOIN t ON t.k = s.k, with a static table t"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What is known of a block over static tables: how it can be had from partials of its stream, and what for.
+    """Whether a block over static tables derives from partials of its stream.
 
-    `block` are these partials. Without them, or where `costs` says why it does not pay unless they are there already,
-    the join stays below; `reason` says in which way it pays.
+    `block` are these partials. The join is below without them, or where `costs` says why it does not pay unless they
+    exist already; `reason` says why it pays.
     """
 
     asked: str = ""  # "above", "below", or nothing
     block: PaneBlock | None = None
-    above: Above | None = None  # over a pane table that is not known yet, without columns
+    above: Above | None = None  # over a pane table that is not chosen yet, without columns
     reason: str = ""
     costs: str = ""
-    safe: bool = False  # whether nothing of it can fail for rows that the join leaves out
+    safe: bool = False  # whether nothing in it can fail for rows that the join drops
 
     @property
     def forced(self) -> bool:
@@ -63,8 +63,8 @@ class Choice:
 
 
 def choose(block: SelectBlock, panes: PaneBlock, context: PaneContext, text: str) -> Choice:
-    """Whether the join of a SELECT can stand above the partials of its stream, and whether that pays. `text` is the
-    user's, which has the hints."""
+    """Whether the join of a SELECT can go above the partials of its stream, and whether that pays. `text` is the
+    user's, with the hints."""
     if not panes.statics:
         return Choice()
     asked, span = _hint(block, text)
@@ -80,7 +80,7 @@ def choose(block: SelectBlock, panes: PaneBlock, context: PaneContext, text: str
 
 
 def _hint(block: SelectBlock, text: str) -> tuple[str, Span | None]:
-    """What a hint asks for, and where it says so."""
+    """The choice of a hint, and its span."""
     found: tuple[str, Span | None] = ("", None)
     tables = {(each.label or "").lower() for each in block.sources if _table(each.rel) is not None}
     for hint in HINTS.finditer(text, block.head.start, block.head.end) if block.head is not None else ():
@@ -98,7 +98,7 @@ def _table(rel: object) -> Scan | None:
 
 
 class _Raising:
-    """One SELECT over a stream and static tables, to be had from partials of the stream."""
+    """One SELECT over a stream and static tables, to be derived from partials of the stream."""
 
     def __init__(self, block: SelectBlock, panes: PaneBlock, context: PaneContext) -> None:
         found = stream_and_tables(block, context.catalog)
@@ -117,8 +117,8 @@ class _Raising:
     def choice(self, asked: str) -> Choice:
         self._fit()
         needed = self._needed()
-        plain: dict[str, Column] = {}  # what rows are grouped by and is the stream's alone, by name: its columns,
-        computed: dict[str, Expr] = {}  # and what is computed of them
+        plain: dict[str, Column] = {}  # grouping expressions of the stream alone, by name: its columns,
+        computed: dict[str, Expr] = {}  # and expressions over them
         for key in self.panes.row_keys:
             if key.expr.columns() and self._is_below(key.expr):
                 if key.expr.column is not None:
@@ -142,10 +142,10 @@ class _Raising:
         return Choice(asked, base, above, _reason(needed), costs, safe)
 
     def _is_below(self, expr: Expr) -> bool:
-        """Whether an expression reads nothing but the stream."""
+        """Whether an expression reads only the stream."""
         return expr.columns() <= self.own
 
-    # ---- whether it can be
+    # ---- whether it is possible
 
     def _fit(self) -> None:
         for table in self.tables:
@@ -161,7 +161,7 @@ class _Raising:
             self._check(each)
 
     def _check(self, each: PaneCall) -> None:
-        """What is of the stream alone can be merged behind the join: a partial counts with each of its partners."""
+        """Check that an aggregate of the stream can be merged above the join: a partial counts once per partner."""
         if not all(map(self._is_below, each.call.exprs())):
             raise NotApplicable(f"{each.written} is not of the stream alone")
         as_written = tuple(self.text.exprs(each.call.args))
@@ -170,7 +170,7 @@ class _Raising:
 
     @staticmethod
     def _check_columns(columns: Sequence[Column], needed: Sequence[Column]) -> None:
-        """Rows are grouped before they are joined: what groups hold equal has to be the same for the join."""
+        """Check that rows which a group takes as equal are equal to the join: it comes after the grouping."""
         for column in columns:
             if column.name.startswith("__"):
                 raise NotApplicable(f"the name of {column.name} starts with __")
@@ -179,17 +179,17 @@ class _Raising:
 
     @staticmethod
     def _safe(each: PaneCall) -> bool:
-        """Whether an aggregate cannot fail for rows that the join would have left out."""
+        """Whether an aggregate cannot fail for rows that the join would have dropped."""
         columns = [arg.column for arg in each.call.args]
         if each.call.filter is not None or None in columns:
             return False
         texts = any(column is not None and column.type == "string" for column in columns)
         return each.aggregate.name in _ANY_TYPE or not texts
 
-    # ---- what is asked of partials
+    # ---- the partials
 
     def _needed(self) -> list[Column]:
-        """The columns of the stream that are read above its partials."""
+        """The stream's columns that are read above its partials."""
         exprs = [each.on for each in self.block.sources if each.on is not None]
         exprs += [*self.above, *(key.expr for key in self.panes.row_keys if not self._is_below(key.expr))]
         found = (column for expr in exprs for column in sorted(expr.columns() & self.own, key=lambda c: c.id))
@@ -225,7 +225,7 @@ class _Raising:
     # ---- whether it pays
 
     def _costs(self, more: Sequence[str]) -> str:
-        """Why there would be more partials than with the join below them; nothing if there would not."""
+        """Why there would be more partials than with the join below them; empty if there would not."""
         if more:
             return f"partials of the stream would be grouped by {', '.join(more)} as well, and be more"
         first, *others = self.block.sources

@@ -1,6 +1,6 @@
-"""What a query will do: its nodes as planned, and as they would be if somebody subscribed to its changes.
+"""What a query will do: its nodes as planned, and as they would be with a subscription to its changes.
 
-Plans, and looks at the plan; nothing is made. How it is told is the business of `render`.
+Plans the query and creates nothing. `render` writes the result.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateView, Query, SelectStatement
 from anabranch.types import Field
 
-#: What a query without a name is called.
+#: The name of a query without one.
 NAME = "query"
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A query or view: its nodes, and those it would have if its changes were kept, where they are not."""
+    """A query or view: its nodes, and, if its changes are not kept, the nodes that would keep them."""
 
     heading: str
     fields: tuple[Field, ...]
     nodes: tuple[PlanNode, ...] = ()
     kept: tuple[PlanNode, ...] = ()
     refused: str = ""  # why its changes cannot be kept
-    outside: tuple[str, ...] = ()  # what databases are asked
-    canonical: str = ""  # how the query was read, where it was written in another spelling
+    outside: tuple[str, ...] = ()  # the queries that databases run
+    canonical: str = ""  # the query as it was read, where it was written in another spelling
 
 
 def explain_query(
     text: str, query: Query, catalog: Catalog, planning: PlanningContext, fields: tuple[Field, ...]
 ) -> Explanation:
-    """What a query would do as a view."""
+    """The explanation of a query as a view."""
     explanation = _explained(text, query, catalog, planning, fields)
     canonical = query.sql(text) if isinstance(text, Rewritten) else ""
     respelt = any(select.window or (select.implied and owner is not query) for select, owner in query.selects())
     if explanation.nodes and (query.spelled or respelt):
-        with suppress(NotSupported):  # what it reads beside the home has no relation here
+        with suppress(NotSupported):  # what it reads outside the home has no relation here
             canonical = blocks(builder(text, query, catalog, planning.analyze).query(query, None, {}), text).text
     return replace(explanation, canonical=canonical)
 
@@ -68,7 +68,7 @@ def _explained(
     except AnabranchError:
         if not heading:
             raise
-        # No view could be made of it, but it can be read: from an older version, or beside a file.
+        # It cannot be a view, but it can be read: it reads an older version, or a file.
         views = [catalog.view(each.target) for each in references if each.kind == "view"]
         return Explanation(heading, fields, tuple(describe(catalog, views)))
     nodes = _nodes(planned, catalog)
@@ -77,7 +77,7 @@ def _explained(
 
 
 def explain_rules(text: str, query: Query, catalog: Catalog, planning: PlanningContext) -> list[str]:
-    """The typed plan of a query, as it is built and after each rule that changes it."""
+    """The typed plan of a query, as built and after each rule that changes it."""
     lines: list[str] = []
     done = steps(text, query, catalog, planning.analyze, rules_for(query, query.emits))
     for what, shown in done:
@@ -86,7 +86,7 @@ def explain_rules(text: str, query: Query, catalog: Catalog, planning: PlanningC
 
 
 def explain_view(view: View, catalog: Catalog, planning: PlanningContext) -> Explanation:
-    """What a view does."""
+    """The explanation of a view."""
     reasons: dict[str, str] = {}
     gathers: dict[str, tuple[str, ...]] = {}
     subject = _subject(view)
@@ -99,7 +99,7 @@ def explain_view(view: View, catalog: Catalog, planning: PlanningContext) -> Exp
 
 
 def unbounded_joins(view: View, catalog: Catalog, planning: PlanningContext) -> list[str]:
-    """What is to be said of the joins of a view that nothing bounds; of one computed when read, as it would be kept."""
+    """Warnings on the unbounded joins of a view; of one computed when read, as if its changes were kept."""
     nodes = [*catalog.nodes_of(view), view]
     if view.emission.mode == "read" and len(view.inputs) > 1:
         try:
@@ -112,7 +112,7 @@ def unbounded_joins(view: View, catalog: Catalog, planning: PlanningContext) -> 
 
 @dataclass(frozen=True)
 class _Subject:
-    """What is planned."""
+    """The query to plan."""
 
     id: str
     name: str
@@ -130,7 +130,7 @@ class _Subject:
 
 
 def plan_again(view: View, catalog: Catalog, planning: PlanningContext) -> Planned:
-    """The plan of a view as it is made over what is there now."""
+    """The plan of a view over the present catalog."""
     return _subject(view).plan(catalog, planning)
 
 
@@ -150,7 +150,7 @@ def _nodes(planned: Planned, catalog: Catalog) -> tuple[PlanNode, ...]:
 def _kept(
     subject: _Subject, view: View, catalog: Catalog, planning: PlanningContext
 ) -> tuple[tuple[PlanNode, ...], str]:
-    """The nodes of a query that is computed when read, if its changes were kept; or why they cannot be."""
+    """The nodes that would keep the changes of a query that is computed when read; or why they cannot be kept."""
     if view.emission.mode != "read":
         return (), ""
     try:
@@ -161,7 +161,7 @@ def _kept(
 
 
 def _with_kept_below(subject: _Subject, catalog: Catalog, planning: PlanningContext) -> Catalog:
-    """A catalog in which the changes of the views that a query reads are kept."""
+    """A catalog in which the views that a query reads keep their changes."""
     for reference in Binder(subject.text, catalog, subject.query).bind().references.values():
         if reference.kind == "view" and reference.plain:
             view = catalog.view(reference.target)

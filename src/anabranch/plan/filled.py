@@ -1,4 +1,4 @@
-"""FILLED windows: a SELECT that aggregates windows shows those without rows too."""
+"""FILLED windows: a SELECT that aggregates windows also shows windows without rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from anabranch.plan.windows import HERE
 
 
 def filled(text: str, block: SelectBlock) -> tuple[SelectBlock, frozenset[int]]:
-    """A SELECT in which rows that stand for windows without rows count in no aggregate, and the ids of the windows that
-    such rows are made for; where nothing is aggregated there is nothing to show of them."""
+    """A SELECT whose aggregates skip the placeholder rows of empty windows, and the ids of the windows that get such
+    rows; none where nothing is aggregated."""
     windows = [each.windowed for each in block.sources if each.windowed is not None and each.windowed.window.filled]
     if not windows or not block.aggregated:
         return block, frozenset()

@@ -1,4 +1,4 @@
-"""A plan as a picture: nodes to Graphviz dot, to Mermaid, or to an SVG that needs no other tool.
+"""A plan as a picture: nodes as Graphviz dot, as Mermaid, or as an SVG that needs no other tool.
 
     nodes = [
         GraphNode("s", "stream", "bids", ("kafka, delay 5 seconds",), ()),
@@ -6,8 +6,8 @@
     ]
     Path("plan.svg").write_text(svg(nodes))
 
-Titles and lines may hold any text, whole queries among them: it is cut, and whatever means something to the format is
-written so that it means itself. Knows nothing of plans but these nodes; where they come from is the caller's business.
+Titles and lines may hold any text, such as whole queries: it is cut to size and escaped. This module knows nothing of
+plans but these nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from html import escape
 
 from anabranch.plan.layout import Box, Edge, Layout, Size, lay_out
 
-#: Cut behind so many columns of text, and so many lines. An SVG shows the rest when the mouse is on the box.
+#: Limits of the text of a box, in columns and lines. An SVG shows the rest as a tooltip.
 TITLE_COLUMNS = 44
 LINE_COLUMNS = 56
 MOST_LINES = 10
@@ -28,7 +28,7 @@ MOST_HIDDEN = 4000
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A box: what kind of thing it is, its name, what there is to say about it, and the nodes whose rows it takes."""
+    """A box: its kind, name, description, and input nodes."""
 
     id: str
     kind: str
@@ -39,7 +39,7 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class Colours:
-    """Of a kind: the fill of a box, and its border and the name of the kind."""
+    """The colours of a kind: the fill of a box, and its border and label."""
 
     fill: str
     border: str
@@ -47,7 +47,7 @@ class Colours:
     dark_border: str
 
 
-#: Told apart by people who do not see all colours, too: the kind is written into each box.
+#: Each box also has its kind as text, for readers who do not see all colours.
 KINDS = {
     "stream": Colours("#e7f0fd", "#2463b4", "#10233f", "#79b0ff"),
     "table": Colours("#eff1f4", "#56606d", "#20262e", "#a9b4c2"),
@@ -61,7 +61,7 @@ KINDS = {
 }
 OTHER = KINDS["table"]
 TEXT, DARK_TEXT = "#1c2126", "#e6ebf1"
-#: Arrows are seen on white and on black: a picture does not always know what it lies on.
+#: Visible on white and on black: the background of a picture is not always known.
 ARROW = "#7b8591"
 
 
@@ -115,7 +115,7 @@ def mermaid(nodes: Sequence[GraphNode]) -> str:
 
 
 def svg(nodes: Sequence[GraphNode]) -> str:
-    """The nodes as a picture of its own, for light and for dark pages."""
+    """The nodes as a standalone SVG, for light and for dark pages."""
     _names(nodes)
     sizes = {node.id: _size(node) for node in nodes}
     layout = lay_out(sizes, {node.id: node.inputs for node in nodes})
@@ -128,7 +128,7 @@ def svg(nodes: Sequence[GraphNode]) -> str:
 
 
 def _names(nodes: Sequence[GraphNode]) -> dict[str, str]:
-    """A name for each node that no format can take for anything else; refuses nodes that do not fit together."""
+    """A name for each node that is no keyword of any format. Raises where ids repeat or an input is missing."""
     names: dict[str, str] = {}
     for number, node in enumerate(nodes):
         if node.id in names:
@@ -142,7 +142,7 @@ def _names(nodes: Sequence[GraphNode]) -> dict[str, str]:
 
 
 def _arrows(nodes: Iterable[GraphNode]) -> list[tuple[str, str]]:
-    """From and to; a node that takes the rows of another twice has one arrow from it."""
+    """The edges, from and to; two uses of the same input are one arrow."""
     return [(source, node.id) for node in nodes for source in dict.fromkeys(node.inputs)]
 
 
@@ -151,7 +151,7 @@ def _kind(node: GraphNode) -> str:
 
 
 def _shown(node: GraphNode) -> list[str]:
-    """Kind, title and lines as far as they are shown."""
+    """Kind, title and lines, cut to the limits."""
     shown = [_cut(node.kind, TITLE_COLUMNS), _cut(node.title, TITLE_COLUMNS)]
     lines = [_cut(line, LINE_COLUMNS) for line in node.lines[:MOST_LINES]]
     if len(node.lines) > MOST_LINES:
@@ -160,7 +160,7 @@ def _shown(node: GraphNode) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A text on one line, without characters that cannot be seen or that no XML may hold."""
+    """A text on one line, without invisible characters or those that XML forbids."""
     return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
 
 
@@ -174,19 +174,19 @@ def _cut(text: str, columns: int) -> str:
 
 
 def _columns(text: str) -> int:
-    """The width of a text in a font whose letters are all as wide, or twice as wide."""
+    """The width of a text in a monospaced font, in which some letters are two columns wide."""
     return len(text) if text.isascii() else sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def _dot_text(text: str) -> str:
-    # Graphviz reads entities in labels, and backslashes as its own marks.
+    # Graphviz reads entities in labels, and backslash escapes of its own.
     return text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _mermaid_text(text: str) -> str:
-    # Mermaid reads some text as Markdown, HTML or directives: all but letters, digits and a few signs is written by
-    # its number. Formulas ($$), line ends (\n) and icons (fa:) it looks for in what that gives, so they are broken up
-    # by a space of no width.
+    # Mermaid reads some text as Markdown, HTML or directives: all but letters, digits and a few signs is escaped by
+    # character code. It looks for formulas ($$), line ends (\n) and icons (fa:) after unescaping, so a zero-width
+    # space breaks them up.
     return "".join(
         c if c.isalnum() or c in " ,()=/'" else f"#{ord(c)};#8203;" if c in "$\\:" else f"#{ord(c)};" for c in text
     )
@@ -195,7 +195,7 @@ def _mermaid_text(text: str) -> str:
 # ---- SVG
 
 MARGIN = 12
-#: Of letters in a font whose letters are all as wide: a share of the size that holds for all such fonts.
+#: The width of a letter as a share of the font size, large enough for all monospaced fonts.
 LETTER = 0.605
 KIND_SIZE, TITLE_SIZE, LINE_SIZE = 10, 13, 12
 PADDING = 14
@@ -208,12 +208,12 @@ _FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', 'Lib
 def _size(node: GraphNode) -> Size:
     kind, title, *lines = _shown(node)
     widths = [
-        _columns(kind) * (KIND_SIZE * LETTER + 1),  # its letters stand a little apart
+        _columns(kind) * (KIND_SIZE * LETTER + 1),  # its letters are spaced out
         _columns(title) * TITLE_SIZE * LETTER,
         *(_columns(line) * LINE_SIZE * LETTER for line in lines),
     ]
     height = FIRST_LINE + (len(lines) - 1) * LINE_HEIGHT + 12 if lines else BASELINES[1] + 13
-    # Even numbers: the middle of a box is a whole one.
+    # Even widths, so that the middle of a box is a whole number.
     return Size(max(LEAST_WIDTH, 2 * round(max(widths) / 2 + PADDING)), height)
 
 

@@ -1,9 +1,8 @@
-"""Hints behind SELECT that are about tables outside:
+"""Hints after SELECT about external tables:
 
     SELECT /*+ LOOKUP(c) */ o.id, c.name FROM orders o LEFT JOIN customers c ON c.id = o.customer
 
-asks customers by key for the rows of this query, though the table is small enough to have been loaded. Other hints are
-Spark's.
+looks customers up by key for this query, though the table is small enough to be loaded. Other hints are Spark's.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from anabranch.sources import registry
 from anabranch.sql.lexer import HINTS, Span
 from anabranch.sql.syntax import Query, Relation
 
-#: Why a table is asked that a hint names.
+#: The reason for looking up a table that a hint names.
 HINT = "the query says LOOKUP"
 _CALL = re.compile(r"\b(NO_LOOKUP|LOOKUP)\s*\(([^()]*)\)", re.IGNORECASE)
 
 
 def with_hints(text: str, query: Query, catalog: Catalog) -> Catalog:
-    """A catalog in which the tables that hints of a query name are looked up by key; what they cannot be is refused."""
+    """A catalog in which the tables that a query's hints name are looked up by key; refuses hints that cannot hold."""
     found: dict[str, Table] = {}
     for wanted, relation, span in _named(text, query):
         reference = Binder(text, catalog, query).resolve(relation)
@@ -41,7 +40,7 @@ def with_hints(text: str, query: Query, catalog: Catalog) -> Catalog:
 
 
 def _named(text: str, query: Query) -> Iterator[tuple[bool, Relation, Span]]:
-    """What the hints of a query name: whether it is to be asked, the relation, and where that is said."""
+    """What the hints of a query name: whether to look it up, the relation, and the span of the name."""
     for select, _ in query.selects():
         head = Span(select.span.start, select.items[0].span.start) if select.items else select.span
         for hint in HINTS.finditer(text, head.start, head.end):
@@ -55,7 +54,7 @@ def _named(text: str, query: Query) -> Iterator[tuple[bool, Relation, Span]]:
 
 
 def called(relation: Relation) -> str:
-    """What hints call a relation."""
+    """The name of a relation in hints."""
     return (relation.exposed or "").lower()
 
 

@@ -1,4 +1,4 @@
-"""What a join has to have at hand of its inputs: the rows that others can still meet, or all of them, and why.
+"""The state of a join: which rows of its inputs it needs, those that can still have partners or all, and why.
 
 Plain values from the definition of a node, and sentences about them.
 """
@@ -18,23 +18,23 @@ def words(names: Sequence[str]) -> str:
 
 
 def held(view: View) -> dict[str, int]:
-    """How far ahead of the others' progress those rows of a join's inputs are that can still meet others."""
+    """Of each bounded input of a join: the least time, from the others' progress, of rows that can have partners."""
     return view.needed(dict.fromkeys(view.join_sources, 0))
 
 
 def bounded(view: View) -> bool:
-    """Whether of each input of a join only the latest rows are looked at, for no others can still meet new ones."""
-    looks_near = view.operator == "join" or view.join.steps > 0
-    return looks_near and view.in_time and len(held(view)) == len(view.join_sources)
+    """Whether a join reads only recent rows of each input, since older ones cannot have new partners."""
+    bounded_state = view.operator == "join" or view.join.steps > 0
+    return bounded_state and view.in_time and len(held(view)) == len(view.join_sources)
 
 
 def in_memory(view: View, catalog: Catalog) -> list[str]:
-    """Which rows of its inputs a join has in memory."""
+    """Sentences on the rows of its inputs that a join needs."""
     called = {each.input: each.name for each in view.join.inputs if _base(each) in view.join.views}
     names = {input: called.get(input) or _name(catalog, id) for input, id in view.join_sources.items()}
     lines = []
     for input, since in held(view).items() if (view.operator == "join" or view.join.steps) and view.in_time else ():
-        # Whether a row has no partner, rows of its own stream say as well.
+        # Whether a row has no partner also depends on rows of its own stream.
         others = words([name for each, name in names.items() if view.join.steps or each != input])
         behind = f"{duration_text(-since)} behind" if since < 0 else "not behind"
         if since > 0:
@@ -47,14 +47,14 @@ def in_memory(view: View, catalog: Catalog) -> list[str]:
 
 
 def _late(view: View) -> str:
-    """What becomes of a row that comes when its partners are let go."""
+    """What happens to a row that arrives after its partners were dropped."""
     if view.leaves_out:
         return "is left out (LATE DROP)"
     return "finds none (LATE DROP)" if view.emission.late == "drop" else "finds its partners in the ledger"
 
 
 def unbounded(view: View) -> list[str]:
-    """What there is to say of a join that looks at all rows of its inputs, however old, and what would bound it."""
+    """Warnings on a join that reads all rows of its inputs, however old, and what would bound it."""
     if not view.operator or len(view.join.inputs) < 2 or bounded(view) or _window_by_window(view):
         return []
     known = {**view.query.streams, **view.join.streams, **view.join.views}
@@ -64,12 +64,12 @@ def unbounded(view: View) -> list[str]:
             f"UNBOUNDED: all rows of {words(own)} are looked at, however old: what has an answer of its own is bounded"
             " by a condition on its event times, and here it shows none"
         ]
-    pair = _far(view)
+    pair = _unbounded_pair(view)
     return [f"UNBOUNDED: {_what_bounds(*pair)}"] if pair is not None else _grouped(view)
 
 
 def _what_bounds(one: JoinInput, other: JoinInput) -> str:
-    """What two sides do that nothing binds to each other, and what to do about it."""
+    """The warning on two inputs without a band between them, and the remedy."""
     text = (
         f"a row of {one.name} can be joined with any row of {other.name}, however old, so each run reads all of them; "
     )
@@ -92,7 +92,7 @@ def _what_bounds(one: JoinInput, other: JoinInput) -> str:
 
 
 def _grouped(view: View) -> list[str]:
-    """What is bound, and looked at as a whole all the same, because it is grouped where it is joined."""
+    """The warning on inputs that are bounded but read whole, because the node groups where it joins."""
     if view.operator != "keyed" or view.join.steps:
         return []
     names = words([each.name for each in view.join.inputs])
@@ -103,27 +103,27 @@ def _grouped(view: View) -> list[str]:
 
 
 def _window_by_window(view: View) -> bool:
-    """Whether the keys of a node are windows, which say themselves which rows are in them."""
+    """Whether the keys of a node are windows, whose bounds determine their rows."""
     return bool(view.keying.narrows) and {each.input for each in view.keying.narrows if any(each.times)} == set(
         view.inputs
     )
 
 
-def _far(view: View) -> tuple[JoinInput, JoinInput] | None:
-    """Two sides that nothing binds to each other, a row of the first to the old ones of the second."""
+def _unbounded_pair(view: View) -> tuple[JoinInput, JoinInput] | None:
+    """Two inputs without a band: nothing bounds how old the rows of the second are that a row of the first joins."""
     for index, one in enumerate(view.join.inputs):
         for other in view.join.inputs[index + 1 :]:
             if other.input not in _bound_to(view, one.input):
                 return one, other
     kept = held(view)
     for each in view.join.inputs:
-        if each.input not in kept:  # bound to one side only: rows that are to come can meet all that were before
+        if each.input not in kept:  # bounded on one side only: future rows can join all earlier ones
             return next((other, each) for other in view.join.inputs if other is not each)
     return None
 
 
 def _bound_to(view: View, input: str) -> set[str]:
-    """The inputs that are bound to one in time, to whatever side, directly or through others."""
+    """The inputs whose times a band bounds from either side to those of an input, directly or through others."""
     found = {input}
     for _ in view.join.bands:
         for each in view.join.bands:

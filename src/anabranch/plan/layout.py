@@ -1,8 +1,8 @@
-"""Places for the boxes of a graph without circles: layers from top to bottom, few crossings, no box on another.
+"""Positions for the boxes of an acyclic graph: layers from top to bottom, few crossings, no overlaps.
 
-The way of Sugiyama: a layer for each box, a place in a layer by the mean of its neighbours, then x by least squares.
-An edge that passes layers in between gets a slot in each, so that it passes boxes and not through them; edges from one
-box share their slots. Pure arithmetic over sizes: knows nothing of what is in a box or how it is drawn.
+Sugiyama's method: a layer for each box, an order in the layer by the mean of its neighbours, then x by least squares.
+An edge that crosses layers gets a slot in each, so that it does not cross boxes; edges from one box share their slots.
+Pure arithmetic over sizes: knows nothing of what is in a box or how it is drawn.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-#: Between two boxes of a layer, and what an edge that passes between them takes.
+#: Between two boxes of a layer, and the width of a slot for an edge between them.
 GAP = 32
 SLOT = 4
-#: A long edge is to go straight down, rather than a box to stand in the very middle.
+#: A straight long edge matters more than a centred box.
 SLOT_WEIGHT = 4
 #: Between two layers; more where an edge goes far to the side.
 LAYER_GAP = 40
 MOST_LAYER_GAP = 96
-#: Between the ends of edges on one side of a box.
+#: Between the ends of edges at the top or bottom of a box.
 PORT_GAP = 22
 ORDER_ROUNDS = 12
 PLACE_ROUNDS = 16
@@ -44,7 +44,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Edge:
-    """A line from layer to layer. `start` and `end` are joined by a curve; before it the line goes down from `top`."""
+    """A line from layer to layer: straight down from `top` to `start`, then a curve to `end`."""
 
     start: tuple[int, int]
     end: tuple[int, int]
@@ -62,7 +62,7 @@ class Layout:
 
 @dataclass(eq=False)
 class _Item:
-    """A box, or the slot of an edge that passes a layer."""
+    """A box, or the slot of an edge that crosses a layer."""
 
     layer: int
     width: int
@@ -76,7 +76,7 @@ class _Item:
 
 
 def lay_out(sizes: Mapping[str, Size], inputs: Mapping[str, Sequence[str]]) -> Layout:
-    """Places for boxes of these sizes; an edge goes from each input of a box to the box.
+    """Positions for boxes of these sizes, with an edge from each input of a box to the box.
 
     >>> layout = lay_out({"a": Size(50, 20), "b": Size(80, 20)}, {"b": ["a"]})
     >>> layout.boxes["a"], layout.boxes["b"]
@@ -104,7 +104,7 @@ def lay_out(sizes: Mapping[str, Size], inputs: Mapping[str, Sequence[str]]) -> L
 
 
 def _layer_numbers(ids: list[str], edges: list[tuple[str, str]]) -> dict[str, int]:
-    """The layer of each box: below all of its inputs; one without inputs right above the first box that needs it."""
+    """The layer of each box: below all of its inputs; a box without inputs is right above its first reader."""
     sources: dict[str, list[str]] = {id: [] for id in ids}
     targets: dict[str, list[str]] = {id: [] for id in ids}
     for source, target in edges:
@@ -130,7 +130,7 @@ def _layer_numbers(ids: list[str], edges: list[tuple[str, str]]) -> dict[str, in
 
 
 def _items(sizes: Mapping[str, Size], edges: list[tuple[str, str]], numbers: dict[str, int]) -> list[list[_Item]]:
-    """The layers, with slots for the edges that pass them."""
+    """The layers, with slots for the edges that cross them."""
     boxes = {id: _Item(numbers[id], size.width, size.height, id) for id, size in sizes.items()}
     layers: list[list[_Item]] = [[] for _ in range(max(numbers.values()) + 1)]
     for item in boxes.values():
@@ -158,7 +158,7 @@ def _join(above: _Item, below: _Item) -> None:
 
 
 def _order(layers: list[list[_Item]]) -> None:
-    """Sort each layer by the mean place of the neighbours, down and up in turn; the best of all rounds stays."""
+    """Sort each layer by the mean position of the neighbours, down and up in turn; keep the best of all rounds."""
     _number(layers)
     best, fewest = [list(layer) for layer in layers], _crossings(layers)
     for turn in range(ORDER_ROUNDS):
@@ -230,7 +230,7 @@ def _wanted(item: _Item, neighbours: list[_Item]) -> float:
 
 
 def _offsets(layer: list[_Item]) -> list[float]:
-    """Where the middles are if all stand as close as they may, from that of the first."""
+    """The offsets of the middles from the first one if all boxes are as close as allowed."""
     offsets = [0.0]
     for left, right in pairwise(layer):
         offsets.append(offsets[-1] + (left.width + right.width) / 2 + GAP)
@@ -238,14 +238,14 @@ def _offsets(layer: list[_Item]) -> list[float]:
 
 
 def _apart(wanted: Sequence[float], weights: Sequence[int], offsets: Sequence[float]) -> list[float]:
-    """The places nearest to those wanted that keep the order and the distances.
+    """The positions nearest to those wanted that keep the order and the distances.
 
-    Without the offsets the places only have to grow: neighbours that do not are pooled, and share their mean.
+    Without the offsets the positions only have to grow: neighbours that do not are pooled, and share their mean.
 
     >>> _apart([0, 0, 100], [1, 1, 1], [0, 10, 20])
     [-5.0, 5.0, 100.0]
     """
-    pools: list[tuple[float, int, int]] = []  # the sum of what is wanted, that of the weights, and how many there are
+    pools: list[tuple[float, int, int]] = []  # the sum of the wanted positions, the sum of the weights, and the count
     for want, weight, offset in zip(wanted, weights, offsets, strict=True):
         total, mass, count = (want - offset) * weight, weight, 1
         while pools and pools[-1][0] / pools[-1][1] >= total / mass:
@@ -260,7 +260,7 @@ def _apart(wanted: Sequence[float], weights: Sequence[int], offsets: Sequence[fl
 
 
 def _stack(layers: list[list[_Item]]) -> int:
-    """Put the layers below each other; the height of all."""
+    """Stack the layers; returns the total height."""
     y = 0
     for number, layer in enumerate(layers):
         height = max(item.height for item in layer)
@@ -289,7 +289,7 @@ def _edges(layers: list[list[_Item]]) -> list[Edge]:
 
 
 def _port(item: _Item, other: _Item, others: list[_Item]) -> int:
-    """Where on a side of an item the edge to another one ends; they are in the order of the others."""
+    """The x at which an item's edge to another ends; edges are in the order of the other items."""
     if item.id is None or len(others) == 1:
         return round(item.x)
     ordered = sorted(others, key=lambda each: each.x)

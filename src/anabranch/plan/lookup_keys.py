@@ -1,10 +1,10 @@
-"""What the conditions of a join ask of a table outside: columns of it that compare with expressions over one relation.
+"""The key by which a join looks an external table up: columns of it compared with expressions over one relation.
 
     ON t.id = s.id                     by equality: each key has rows of its own
     ON t.low <= s.x AND s.x < t.high   by comparisons, where nothing is equal
 
-Whatever is not found here is Spark's to compute, over what was found. So is everything that is found here, once more:
-a table may be asked for more rows than it should, never for less.
+Spark evaluates all conditions again over the rows that were found, these ones too: a lookup may return more rows than
+match, never fewer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from anabranch.sources.lookup import KEY_TYPES, searchable
 from anabranch.sql.lexer import Span
 from anabranch.types import INTEGERS
 
-#: Signs, and what they are from the other side.
+#: Operators, and the same with the operands swapped.
 _SIGNS = {"=": "=", "==": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<>": "<>", "!=": "<>", "LIKE": "LIKED BY"}
 _ALIKE = {"==": "=", "!=": "<>"}
 _LITERAL = re.compile(r"[0-9.]|[rR]?['\"]")
@@ -36,7 +36,7 @@ Types = Callable[[Sequence[Expr], Rel], Sequence[str]]
 
 @dataclass(frozen=True)
 class Pair:
-    """A column of the table that compares with an expression over one other relation; with a constant, over none."""
+    """A column of the table compared with an expression over one other relation, or with a constant."""
 
     live: int | None
     value: Expr
@@ -47,15 +47,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class LookupKey:
-    """The relation whose rows ask a table, and by what."""
+    """The relation whose rows look a table up, and by which columns."""
 
     live: int
     pairs: tuple[Pair, ...]
-    types: tuple[str, ...] = ()  # of the values, where the table is asked by comparisons
+    types: tuple[str, ...] = ()  # of the values, where the lookup is by comparisons
 
 
 def find_lookup_key(text: str, block: SelectBlock, index: int, table: Table, types: Types) -> LookupKey:
-    """What asks the table at a place of FROM."""
+    """The key of the lookup of a table, by its index in FROM."""
     return _Search(text, block, index, table, types).key()
 
 
@@ -106,7 +106,7 @@ class _Search:
 
     @property
     def _span(self) -> Span:
-        """The table and what it is joined on."""
+        """The span of the table and its join condition."""
         scan = self.item.scan
         assert scan is not None and scan.written is not None
         whole = scan.written.whole
@@ -141,31 +141,31 @@ class _Search:
             return
         live = owners.pop() if owners else None
         if live is not None and self._may_be_missing(live) and value.column is None:
-            return  # what is made of NULLs need not be NULL, and rows that are not there ask nothing
+            return  # an expression over NULLs need not be NULL, and missing rows look nothing up
         rel = self.block.sources[self.index if live is None else live].rel
         (given,) = self.types([value], rel)
         yield Pair(live, value, own.name.lower(), _plain(given), _ALIKE.get(sign, sign))
 
     def _own_column(self, index: int, column: Column | None) -> Column | None:
-        """The column of the rows of a relation that a column is; the columns of its windows are not in its rows."""
+        """The column in the rows of a relation for one of its columns; None for columns of its windows."""
         if column is None or self.block.owner.get(column) != index:
             return None
         return self.block.sources[index].row_column(column)
 
     def _asker(self, column: Column) -> int | None:
-        """The relation before the table that a column is of, if its rows can ask."""
+        """The index of the relation of a column, if it comes before the table and its rows can look it up."""
         index = self.block.owner.get(column, self.index)
         plain = index < self.index and not self.block.sources[index].static
         return index if plain and self._own_column(index, column) is not None else None
 
     def _may_be_missing(self, live: int) -> bool:
-        """Whether an outer join can put NULLs in place of a row of this relation, before a table is joined."""
+        """Whether an outer join can replace a row of this relation by NULLs before the table is joined."""
         own, *between = [each.kind for each in self.block.sources[live : self.index]]
         return own in ("left", "full") or any(each in ("right", "full") for each in between)
 
 
 def value_type(wanted: str, given: str) -> str:
-    """The type of the values that a column of type `wanted` is compared with by a table outside as by Spark; or none.
+    """The type of values that a database compares with a column of type `wanted` as Spark does; empty if there is none.
 
     >>> [value_type(*types) for types in (("tinyint", "int"), ("decimal(9,2)", "int"), ("double", "int"))]
     ['bigint', 'decimal(10,0)', 'double']
@@ -184,7 +184,7 @@ def value_type(wanted: str, given: str) -> str:
 
 
 def _digits(type: str) -> tuple[int, int] | None:
-    """Digits of an exact number: all, and those behind the point."""
+    """Precision and scale of an exact number."""
     found = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", type)
     if found is not None:
         return int(found.group(1)), int(found.group(2))
@@ -193,14 +193,14 @@ def _digits(type: str) -> tuple[int, int] | None:
 
 
 def _constant(expr: Expr) -> bool:
-    """A number or a text, with a sign or the word for a type before it."""
+    """Whether an expression is a number or a text, with a sign or a type name before it."""
     *before, last = expr.parts
     known = before in ([], ["-"], ["+"]) or [str(each).upper() for each in before] in (["DATE"], ["TIMESTAMP"])
     return known and isinstance(last, str) and _LITERAL.match(last) is not None
 
 
 def _most(pairs: Sequence[Pair]) -> int | None:
-    """The relation that has most columns to ask by; the first of several."""
+    """The relation with the most columns to look up by; the first of several."""
     columns: dict[int, set[str]] = {}
     for pair in pairs:
         if pair.live is not None:

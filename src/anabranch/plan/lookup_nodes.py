@@ -1,16 +1,16 @@
-"""Joins with tables that live outside and are looked up by key.
+"""Joins with external tables that are looked up by key.
 
     FROM orders o LEFT JOIN customers c ON c.id = o.customer AND c.since < o.ts
 
-becomes a node that keeps each row of orders with the list of the customers that it found, and the query above it:
+becomes a node that keeps each row of orders with the list of its matching customers, and the query above it:
 
     FROM `@v:node` o LEFT JOIN LATERAL inline(o._matches_0) c ON c.id = o.customer AND c.since < o.ts
 
-Of a LEFT SEMI or ANTI JOIN the list is enough: whether one of it fits is asked row by row,
+A LEFT SEMI or ANTI JOIN only checks row by row whether an element of the list matches,
 
     FROM `@v:node` o CROSS JOIN LATERAL inline(CASE WHEN exists(o._matches_0, c -> c.id = o.customer) THEN ... END)
 
-The table is asked by what `lookup_keys` finds in the conditions; Spark computes all of them over what was found.
+The lookup uses the conditions that `lookup_keys` finds; Spark evaluates all conditions over the matches.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _MATCH = "__match"
 
 
 def lookup_table(binder: Binder, relation: Relation) -> Table | None:
-    """The table that a relation is, if it is looked up by key."""
+    """The table of a relation, if it is looked up by key."""
     reference = binder.resolve(relation)
     found = binder.catalog.objects.get(reference.target) if reference is not None else None
     return found if isinstance(found, Table) and found.asked else None
 
 
 def needs_lookups(text: str, catalog: Catalog, query: Query) -> bool:
-    """Whether a query reads a table that is looked up by key: its answer then depends on when it was asked."""
+    """Whether a query reads a table that is looked up by key: its answer then depends on when it looks."""
     if not any(table.asked for table in catalog.of(Table)):
         return False
     binder = Binder(text, catalog, query)
@@ -60,8 +60,8 @@ def needs_lookups(text: str, catalog: Catalog, query: Query) -> bool:
 
 
 def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
-    """What a row found stays with it: REFRESHABLE says the opposite. And windows that close with a row of their own
-    are made by all rows that are joined."""
+    """Refuse REFRESHABLE, since a row keeps its matches, and windows that a row closes, since all joined rows make
+    them."""
     for select, owner in query.selects():
         closes = owner.emission is not None and owner.emission.mode == "close"
         if not closes or not any(each.refreshable is not None for each in select.relations):
@@ -80,7 +80,7 @@ def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
 
 
 def only_joined(planner: Planner, scan: Scan, table: Table) -> SqlError:
-    """A table that is looked up by key is joined, and nothing else."""
+    """The error for a table that is looked up by key and used in anything but a join."""
     how = f"as in FROM s JOIN {table.name} t ON t.id = s.id; or load it: CREATE TABLE ... lookup => 'never'"
     return planner.refuse(scan, f"{table.name} is looked up by key: it can only be joined", how)
 
@@ -91,8 +91,7 @@ def reads_lookup_table(block: SelectBlock) -> bool:
 
 
 def place_lookups(planner: Planner, block: SelectBlock) -> SelectBlock:
-    """A SELECT with a node in the place of each relation whose rows ask tables, and lists of matches in that of the
-    tables."""
+    """A SELECT with a node for each relation whose rows look tables up, and lists of matches for the tables."""
     return _Placing(planner, block).placed() if reads_lookup_table(block) else block
 
 
@@ -133,7 +132,7 @@ class _Placing:
             )
 
     def _replace(self, live: int, tables_by_index: Mapping[int, tuple[Table, LookupKey]]) -> None:
-        """Have the rows of a relation ask tables."""
+        """Replace a relation by a node that looks tables up for its rows."""
         item = self.block.sources[live]
         scan = item.scan
         assert scan is not None
@@ -172,19 +171,19 @@ class _Placing:
         return {field.name: field.type for field in table.fields}
 
     def _kept(self, index: int) -> dict[Column, Column]:
-        """The columns of a table that the query reads, and what they are in its rows; one, if it reads none."""
+        """The columns of a table that the query reads, with those of its rows; one column if it reads none."""
         item = self.block.sources[index]
         read = [column for column in item.columns if column in self.read] or item.columns[:1]
         own = {column: item.row_column(column) for column in read}
         return {column: row for column, row in own.items() if row is not None}
 
     def _matches(self, index: int, matches: Column) -> FromItem:
-        """What stands for a table: the rows in the list of its matches."""
+        """The replacement of a table: the rows in the list of its matches."""
         item = self.block.sources[index]
         if item.kind not in ("semi", "anti"):
             call = Expr(("inline", "(", matches, ")"))
             return replace(item, rel=TableFunction(call, tuple(self._kept(index)), label=item.label), lateral=True)
-        # One row for each that has a match, or has none; it shows nothing.
+        # One row without columns for each row that has a match, or has none.
         assert item.on is not None
         holds = item.on.substitute(
             {column: Expr((_MATCH, ".", quote_name(own.name))) for column, own in self._kept(index).items()}
@@ -243,7 +242,7 @@ def _over_row(item: FromItem, exposed: str, value: Expr) -> str:
 
 
 def _with_lists(rel: Rel, scan: Scan, lists: Sequence[Column]) -> Rel:
-    """A relation over another scan, which has lists of matches beside its columns."""
+    """A relation over another scan, which has lists of matches as additional columns."""
     if isinstance(rel, Windowed):
         return replace(rel, input=_with_lists(rel.input, scan, lists), kept=(*rel.kept, *lists))
     if isinstance(rel, Project):

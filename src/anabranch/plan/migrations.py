@@ -1,6 +1,6 @@
-"""Definitions of older homes, brought to the format of this version one step after the other.
+"""Migrations of definitions in older homes to the format of this version, step by step.
 
-A step takes the JSON of a definition of one format and gives that of the next. Tables stay as they are.
+A step takes the JSON of a definition in one format and returns that of the next. Tables are not touched.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Values = dict[str, Any]
 
 
 def _group_views(values: Values) -> Values:
-    """1 to 2: what is known of a view stands in groups, and not in some fifty fields beside each other."""
+    """1 to 2: the fields of a view are grouped, and not some fifty in one object."""
     if values["kind"] == "stream":
         return _with_rule(values)
     if values["kind"] in ("panes", "rows"):
@@ -26,7 +26,7 @@ def _group_views(values: Values) -> Values:
         values["emit"] = "read"  # before changes could be kept
     made: Values = {"kind": "view", "owner": None, "operator": values.pop("node", "")}
     for name, value in values.items():
-        group, _, new = _PLACES.get(name, name).partition(".")
+        group, _, new = _PATHS.get(name, name).partition(".")
         if not new:
             made[group] = value
         else:
@@ -34,9 +34,9 @@ def _group_views(values: Values) -> Values:
     return made
 
 
-#: What is in no definition any more: bands, whose views close by their streams, and what was counted one by one above.
+#: Removed fields: bands, whose views close by their streams, and counts record by record above them.
 _GONE = ("band", "history", "told", "told_alike", "rounds")
-#: Where the fields of a view have gone, by group.
+#: The new place of the fields of a view, by group.
 _GROUPS = {
     "query": {
         **{name: name for name in ("text", "blocks", "rows", "streams", "tables", "views", "asks", "direct")},
@@ -69,17 +69,17 @@ _GROUPS = {
         **{name: name for name in ("refreshed", "corrected", "lacks", "stopped")},
     },
 }
-_PLACES = {old: f"{group}.{new}" for group, names in _GROUPS.items() for old, new in names.items()}
+_PATHS = {old: f"{group}.{new}" for group, names in _GROUPS.items() for old, new in names.items()}
 
 
-#: A relation in the signature of a pane table, with a name for it and no AS between them.
+#: A relation in the signature of a pane table with an alias but no AS.
 _NAMED = re.compile(
     r"(`@(?:stream|t:[^`]*)`) (?=[\w`])(?!(?:as|join|inner|left|right|full|cross|semi|anti|natural|on|using)\b)"
 )
 
 
 def _with_as(signature: str) -> str:
-    """The signature of a pane table as FROM clauses are written today.
+    """The signature of a pane table in the present form of FROM clauses.
 
     >>> _with_as("bids|`@stream` b join `@t:items` as i on b . item = i . item||name=i . name")
     'bids|`@stream` as b join `@t:items` as i on b . item = i . item||name=i . name'
@@ -88,7 +88,7 @@ def _with_as(signature: str) -> str:
 
 
 def _with_rule(values: Values) -> Values:
-    """A stream with the rule of its progress; the oldest have a delay or a percentile in its place."""
+    """A stream with the rule of its progress; the oldest have a delay or a percentile instead."""
     values = {"rule": None, **values}
     delay, percentile = values.pop("delay", None), values.pop("percentile", None)
     if percentile is not None:
@@ -99,7 +99,7 @@ def _with_rule(values: Values) -> Values:
 
 
 def _count_by_run(values: Values) -> Values:
-    """1: a view that counted what comes and goes one by one now counts all of a run, and shows all of it."""
+    """1: a view that counted changes one by one now counts all changes of a run, and shows all of them."""
     if not values.get("history"):
         return values
     none = "CAST(NULL AS BIGINT)"

@@ -1,4 +1,4 @@
-"""What building a plan asks of a home: what names stand for, and what Spark makes of expressions."""
+"""What building a plan needs of a home: the objects of names, and Spark's types of expressions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Analyze = Callable[[Spliced, Mapping[str, Sequence[Field]]], list[Field]]
 
 
 class NotApplicable(Exception):
-    """Why a way to plan or to compute does not fit a query."""
+    """A plan or a computation does not apply to a query; the message says why."""
 
 
 @dataclass(frozen=True)
 class NameResolver:
-    """The names of one catalog. `columns` tells those of files and of tables of the system."""
+    """The names of one catalog. `columns` returns those of files and of system tables."""
 
     text: str
     catalog: Catalog
@@ -54,7 +54,7 @@ class NameResolver:
 
 
 def placeholder(scan: Scan, numbered: bool | None = None) -> str:
-    """The placeholder of what a scan reads, as the engine knows it. With `numbered`, rows have their numbers."""
+    """The engine's placeholder of what a scan reads. With `numbered`, rows have their numbers."""
     source = scan.source
     if numbered is None:
         numbered = source.kind == "stream" and any(column.name == "_row_num" for column in scan.columns)

@@ -1,5 +1,5 @@
-"""One node of a view: a SELECT, or a set operation, as Spark SQL over placeholders, with its keys and what is known of
-how its rows come and close."""
+"""One node of a view: a SELECT or a set operation as Spark SQL over placeholders, with its keys, its progress and when
+its windows close."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ if TYPE_CHECKING:
 
 KEY = "_k{}"
 NO_STREAM = "its FROM clause reads no stream"
-#: The place of a record among those of its run, and the placeholder of the last places that a key may show.
+#: The position of a record in its run, and the placeholder of the last position that each key may show.
 PLACE = "_place"
 TAKES = "@takes"
 
 
 class NodeMaker:
-    """Makes one node. Relations that are nodes of their own have been replaced by scans of them."""
+    """Builds one node. Subqueries that are nodes of their own are already scans of them."""
 
     def __init__(self, planner: Planner, *, closed: bool = False, joins_above: bool = False) -> None:
         self.planner = planner
         self.closed = closed
-        self.joins_above = joins_above  # whether a join with static tables may stand above partials of its stream
+        self.joins_above = joins_above  # whether a join with static tables may go above partials of its stream
         self.root: SelectBlock | None = None
         self.main: tuple[SelectBlock, PaneBlock, Placed] | None = None
         self.plain = SelectBlock((), ())
@@ -78,18 +78,18 @@ class NodeMaker:
         self.streams: dict[str, str] = {}
         self.tables: dict[str, str] = {}
         self.views: dict[str, str] = {}
-        self.renamed: dict[int, str] = {}  # scans that have a placeholder of their own, by their ids
+        self.renamed: dict[int, str] = {}  # the placeholders of scans that have their own, by scan id
         self.partials: list[tuple[SelectBlock, PaneBlock, Placed]] = []
         self.reasons: list[str] = []
-        self.gathers: list[str] = []  # the views whose rows are put together first, and why
-        self.included: list[str] = []  # the views whose partials are read in their place
+        self.gathers: list[str] = []  # the views that are computed first, and why
+        self.included: list[str] = []  # the views whose partials are read instead
         self.tied = True
-        self.filled: set[int] = set()  # the windows that are there without rows too, by their ids
-        self.counted: str | None = None  # the placeholder of what a trigger counts one by one
+        self.filled: set[int] = set()  # the ids of windows that exist without rows too
+        self.counted: str | None = None  # the placeholder of the records that a trigger counts one by one
         self.counting = False  # whether its trigger counts records
-        self.parts = 0  # of the key by which it counts
+        self.parts = 0  # columns of the key by which it counts
         self.guard: Expr | None = None
-        self.window_rows: dict[int, str] = {}  # what the windows of a relation are of, where that is not its rows
+        self.window_rows: dict[int, str] = {}  # what windows are of, where that is not the rows
 
     @property
     def inputs(self) -> BlockInputs:
@@ -102,7 +102,7 @@ class NodeMaker:
     # ---- text
 
     def scan_text(self, scan: Scan) -> str:
-        """A scan as its placeholder; what stands behind it is written down."""
+        """The placeholder of a scan; notes what it refers to."""
         source = scan.source
         name = self.renamed.get(id(scan)) or placeholder(scan, self.planner.numbered(scan))[1:-1]
         if source.kind != "partials":
@@ -134,7 +134,7 @@ class NodeMaker:
         return select_sql(block, self.writer()).text
 
     def shaped(self, block: SelectBlock | SetBlock) -> SelectBlock | SetBlock:
-        """A query that stays inside another, as it runs: over partials, where it can be, and without ties."""
+        """A nested query as it runs: over partials where possible, and with ties broken."""
         if isinstance(block, SetBlock):
             return break_ties_of_set(block) if self.tied else block
         self.root = self.root or block
@@ -150,7 +150,7 @@ class NodeMaker:
         return self.without_ties(*found) if found is not None else self.without_ties(block)
 
     def panes(self, block: SelectBlock) -> tuple[SelectBlock, Sequence[Column]] | None:
-        """A SELECT over partials, and what tells its groups apart; None where it cannot be."""
+        """A SELECT over partials, and the key of its groups; None where it cannot live on partials."""
         planner = self.planner
         context = PaneContext(planner.catalog, planner.planning.analyze, planner.planning.loads)
         found = find_panes(block, context)
@@ -168,7 +168,7 @@ class NodeMaker:
         return over_partials(block, found, scan, placed.finals, placed.use.presence, planner.new), keys
 
     def pushed(self, block: SelectBlock) -> tuple[SelectBlock, Sequence[Column]] | None:
-        """A SELECT over a view, on the partials of that view; None where the rows of the view are gathered first."""
+        """A SELECT over a view, on the partials of that view; None where the view is computed first."""
         views = [view for item in block.sources if isinstance(view := self.inputs.known(item), View)]
         if not views:
             return None
@@ -210,7 +210,7 @@ class NodeMaker:
         return break_ties(block, self.planner.event_times, lambda exprs: self._types(block, exprs), keys)
 
     def _types(self, block: SelectBlock, exprs: Sequence[Expr]) -> list[str]:
-        """The types of expressions over the relations of a SELECT, as Spark tells them."""
+        """The types of expressions over the relations of a SELECT, from Spark's analyser."""
         sources = [replace(each, on=None, kind="cross", lateral=False) for each in block.sources]
         shown = tuple(ShownItem(expr, f"x{index}") for index, expr in enumerate(exprs))
         asked = SelectBlock(tuple(sources), shown, generators=block.generators)
@@ -221,14 +221,14 @@ class NodeMaker:
         schemas = dict(self.schemas)
         if self.counted is not None:
             schemas[self.counted] = (*schemas[self.counted], Field(PLACE, "bigint"))
-            # Their types are known once this is analysed; a column without one can be compared with any.
+            # The types are only known after this analysis; a void column can be compared with any type.
             schemas[TAKES] = (*(Field(f"__k{index}", "void") for index in range(self.parts)), Field("__upto", "bigint"))
         return self.planner.planning.analyze(written, schemas)
 
     # ---- a set operation
 
     def set_operation(self, block: SetBlock, emit: str) -> View:
-        """UNION, INTERSECT, EXCEPT: a row is touched by its equals in any operand."""
+        """UNION, INTERSECT, EXCEPT: equal rows of any operand touch a row."""
         block = break_ties_of_set(block)
         touches: list[tuple[str, str]] = []
         times: list[tuple[str, dict[int, tuple[str, int]]]] = []
@@ -273,7 +273,7 @@ class NodeMaker:
         )
 
     def _operand(self, rel: Rel) -> View | SelectBlock:
-        """An operand as a SELECT that looks at one row at a time, or as a node of its own."""
+        """An operand as a SELECT that works row by row, or as a node of its own."""
         block = fold(rel)
         if isinstance(block, SelectBlock):
             block = self.planner.with_nodes(block, names_only=True)
@@ -334,7 +334,7 @@ class NodeMaker:
         return self._fused(view) or self._retaining(view)
 
     def _added_up(self, split: Split, emit: str) -> View:
-        """Two nodes: what the new pairs of a run add up to, and what that adds up to."""
+        """Two nodes: an aggregate of the new pairs of each run, and the aggregate of these."""
         inside = NodeMaker(self.planner)
         below = self.planner.add(inside._pairs(split.inside), split.inside, "")
         below = replace(below, sql=below.query.text)
@@ -345,7 +345,7 @@ class NodeMaker:
         )
 
     def _pairs(self, block: SelectBlock) -> View:
-        """The node of a join that gives what the new pairs of each run add up to, and not the pairs."""
+        """The node of a join that gives an aggregate of the new pairs of each run, and not the pairs."""
         self.block = block
         keying = Keying("join")
         view = self._finish("feed", keying)
@@ -360,14 +360,14 @@ class NodeMaker:
     # ---- triggers that count
 
     def _count_rows(self, keying: Keying) -> None:
-        """Let the node leave out rows of a run that came behind the one that fired, by their place in it."""
+        """Let the node drop the rows of a run that came after the row that fired the trigger, by position."""
         block, live = self.block, self.block.live
         known = self.inputs.known(block.sources[live[0]]) if len(live) == 1 else None
         names = [field.name for field in known.fields] if isinstance(known, View) else []
         ordered = isinstance(known, Stream) or parts_of(names)
         grouped = not block.sets and (block.keys is not None or keying.kind == "whole")
-        # What a condition asks of a stream makes rows come and go that are in no order; nor are those made of one row.
-        if not ordered or self._asks_live() or block.generates or block.distinct or not grouped:
+        # A condition on a stream makes unordered rows come and go; rows generated from one row have no order either.
+        if not ordered or self._reads_live() or block.generates or block.distinct or not grouped:
             return
         item = block.sources[live[0]]
         self.counted, self.parts = self.inputs.input_of(item), len(keying.parts)
@@ -377,7 +377,7 @@ class NodeMaker:
         shown = f"coalesce({PLACE} <= {upto}, true)"
         if self.inputs.by_row(live[0]):
             self.guard = Expr((shown,))
-        else:  # rows behind it must not make windows either
+        else:  # rows after it must not make windows either
             scan = item.scan
             assert item.window is not None and scan is not None
             self.scan_text(scan)
@@ -385,8 +385,8 @@ class NodeMaker:
             rows = f"(SELECT * FROM {quote_name(self.counted)}{name} WHERE {shown})"
             self.window_rows[id(item.window)] = rows
 
-    def _asks_live(self) -> bool:
-        """Whether an expression asks what changes."""
+    def _reads_live(self) -> bool:
+        """Whether an expression reads a relation that changes."""
         return any(is_live(inner.rel) for expr in self.block.exprs() for inner in expr.subqueries())
 
     # ---- putting it together
@@ -446,14 +446,14 @@ class NodeMaker:
         )
 
     def _kept(self, block: SelectBlock) -> list[ShownItem]:
-        """The columns that a SELECT of the first rows of each key does not show, and goes on from."""
+        """The hidden columns from which a SELECT of the first rows of each key continues."""
         shown = () if self.planner.by_key else first_ranked(block).items()
         return [ShownItem(of_column(each), ROW.format(each.name)) for each, name in shown if name is None]
 
     def _known_fields(
         self, over: tuple[SelectBlock, Sequence[Column] | None], hidden: Sequence[ShownItem]
     ) -> list[Field] | None:
-        """The columns of a SELECT that runs as it was built, so that Spark has been asked for them; None for others."""
+        """The columns of a SELECT that runs as built, whose types Spark has already returned; None for others."""
         block, keys = over
         if keys is not None or self.guard is not None or self.window_rows or self.without_ties(block) != block:
             return None
@@ -463,7 +463,7 @@ class NodeMaker:
         return [Field(name, type) for name, type in zip(names, types, strict=True)] if all(types) else None
 
     def _with_items(self, block: SelectBlock, hidden: Sequence[ShownItem]) -> SelectBlock:
-        """A SELECT with more items; where it only sorts what another one gives, they are that one's."""
+        """A SELECT with more items; where it only sorts a subquery, the subquery gets them."""
         if not hidden:
             return block
         inner = block.sources[0].rel if len(block.sources) == 1 else None
@@ -476,7 +476,7 @@ class NodeMaker:
         return replace(block, sources=(source,), items=(*block.items, *more))
 
     def _checked(self, text: Callable[[], str]) -> tuple[str, list[Field]]:
-        """A query with its ties broken, and its columns; as it was if Spark does not take it that way."""
+        """A query with its ties broken, and its columns; unchanged if Spark refuses it with broken ties."""
         partials = list(self.partials)
         try:
             written = text()
@@ -508,7 +508,7 @@ class NodeMaker:
         )  # fmt: skip
 
     def _tell_apart(self) -> None:
-        """Give each relation of a join a placeholder of its own, though some read the same."""
+        """Give each relation of a join a placeholder of its own, even where two read the same stream."""
         for name, item in zip(self.joins.distinct_names(), self.block.sources, strict=True):
             scan = item.scan
             if name and scan is not None:
@@ -517,9 +517,9 @@ class NodeMaker:
     # ---- keys
 
     def _touches(self, keying: Keying, keys: tuple[Field, ...]) -> tuple[Touch, ...]:
-        """How to find the keys that new rows touch."""
+        """The queries for the keys that new rows touch."""
         block = self.block
-        if keying.kind != "keyed" and (not self.counting or self._asks_live()):
+        if keying.kind != "keyed" and (not self.counting or self._reads_live()):
             return ()
         if self.main is not None:
             _, panes, placed = self.main
@@ -535,7 +535,7 @@ class NodeMaker:
             asked = tuple(ShownItem(part.expr, f"k{index}") for index, part in enumerate(keying.parts))
             if self.counted is not None:
                 asked = (*asked, ShownItem(Expr((PLACE,)), PLACE))
-            if not self.inputs.by_row(live[0]):  # the rows that make the windows, each once
+            if not self.inputs.by_row(live[0]):  # each row that makes windows, once
                 text = FromText(replace(block, sources=(replace(item, rel=_rows_of(item)),)), self.writer)
                 chosen = ", ".join(f"{text.expr(each.expr)} AS {quote_name(each.name or '')}" for each in asked)
                 return (Touch(name, f"SELECT {chosen} FROM {text.from_clause}"),)
@@ -558,7 +558,7 @@ class NodeMaker:
         return tuple(dict.fromkeys(touches))
 
     def _narrows(self, keying: Keying) -> tuple[Narrow, ...]:
-        """Which rows of which input are enough for the touched keys. A relation that is read twice is read whole."""
+        """Which rows of which input the touched keys need. A relation that is read twice is read whole."""
         if keying.kind != "keyed" or keying.every_column:
             return ()
         if self.main is not None:
@@ -575,7 +575,7 @@ class NodeMaker:
         return tuple(each for each in narrows if any(each.columns) or any(each.times))
 
     def _along(self, item: FromItem, column: Column | None) -> tuple[str, int, int] | None:
-        """What the windows of an input lie along, where a column is a bound of them."""
+        """The time column of an input's windows, where a column is a bound of them."""
         windowed = item.windowed
         if windowed is None or column not in windowed.bounds[:2] or windowed.along is None or windowed.window.rows:
             return None
@@ -588,7 +588,7 @@ class NodeMaker:
     # ---- joins
 
     def _spread(self, view: View) -> str:
-        """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
+        """The query for Spark, with time buckets, where a band is the only join condition; else an empty text."""
         names = [each.name for each in view.fields]
         known = [each for each in view.join.bands if each.least is not None and each.most is not None]
         if len(view.inputs) != 2 or len(known) != 1 or view.query.views or len(set(names)) != len(names):
@@ -605,18 +605,18 @@ class NodeMaker:
     # ---- window functions that look ahead
 
     def _with_ahead(self, view: View) -> View:
-        """A view with what its rows wait for because of its window functions."""
+        """A view with the following rows that its window functions wait for."""
         ahead = looks_ahead(self.block, self.inputs.passes_with(view))
         if ahead is None:
             return view
         if not self.planner.settled(view):
             return _waiting(view, FOREVER)
         view = self.inputs.with_windows_passed(view)
-        if any(key.name in view.progress.times for key in view.keying.columns):  # all of them look at rows of one time
+        if any(key.name in view.progress.times for key in view.keying.columns):  # they see rows of one time
             return _waiting(view, 0)
         if not ahead.rows or ahead.time == FOREVER:
             return _waiting(view, ahead.time)
-        # The query that tells is needed only where rows wait; one more column must change neither groups nor rows.
+        # The query with FINAL is needed only where rows wait; the column must change neither groups nor rows.
         adds = not self.block.sets and not self.block.distinct
         if (
             not self.planner.waits
@@ -633,8 +633,8 @@ class NodeMaker:
         )
 
     def _final(self, rows: Iterable[NextRow]) -> Expr:
-        """The progress that is past all these rows, in microseconds: the end of the stream while one is not there."""
-        wanted: dict[tuple[Over, Expr, int], int] = {}  # of one order, the furthest row is past the others
+        """The progress that has passed all these rows, in microseconds: the end of the stream while one is missing."""
+        wanted: dict[tuple[Over, Expr, int], int] = {}  # of one order, the furthest row is after the others
         for each in rows:
             over = tied_window(each.call, self.block, self.planner.event_times)
             key = replace(over, frame=""), each.time, each.shift
@@ -654,7 +654,7 @@ class NodeMaker:
     # ---- one node of two
 
     def _retaining(self, view: View) -> View:
-        """A view with what it can go on from, where it need not look at the rows of the past again."""
+        """A view with the rows that it continues from, where it need not read past rows again."""
         query = view.query
         if view.operator != "keyed" or query.blocks or query.tables or len(view.inputs) != 1:
             return view
@@ -668,9 +668,9 @@ class NodeMaker:
         return replace(view, keying=replace(view.keying, retained=(whole and retained) or None))
 
     def _fused(self, view: View) -> View | None:
-        """This node and the one below it as one, where this one only filters and shapes what that one computes.
+        """This node and the one below it fused, where this one only filters and projects the other.
 
-        What is between them then is never kept: of a ranking of all rows, say, only the first of each group.
+        Their intermediate result is then never kept: of a ranking of all rows, say, only the first of each group.
         """
         if view.operator != "stateless" or len(self.block.sources) != 1:
             return None
@@ -695,7 +695,7 @@ class NodeMaker:
         name = quote_name(f"@v:{below.id}")
         text = self.sql(self._with_items(self.plain, hidden))
         shows_closing = self._shows_closing(view, below)
-        # Where no time is shown, rows are those that the nodes below have let through.
+        # Where no time is shown, the nodes below decide which rows come out.
         waits = shows_closing or (leading_column(view) is None and not below.progress.final)
         final = ""
         if below.progress.final and shows_closing:
@@ -736,12 +736,12 @@ class NodeMaker:
         )
 
     def _shows_closing(self, view: View, below: View) -> bool:
-        """Whether rows of this node are shown by the same time as those of the node below would be."""
+        """Whether rows of this node close by the same time as rows of the node below would."""
         closing = closing_column(below)
         return closing is not None and self._passed_through(view, closing) == leading_column(view)
 
     def _passed_ends(self, view: View, below: View) -> Ends | None:
-        """When the windows of the node below end, as this one shows it."""
+        """When the windows of the node below end, in the columns of this one."""
         return (
             None
             if below.progress.ends is None
@@ -749,8 +749,8 @@ class NodeMaker:
         )
 
     def _retained_of(self, view: View, below: View) -> tuple[dict[str, str] | None, dict[str, Field]]:
-        """What this node calls the columns of the stream of the one below, if it shows the first rows of each of its
-        keys; and those of the latter that it keeps and does not show."""
+        """The names in this node of the stream columns of the node below, if it shows the first rows of each of its
+        keys; and the columns of that node that it keeps hidden."""
         if below.operator != "keyed" or below.query.tables:
             return None, {}
         found = first_of(self.planner.typed[below.id], [each.name for each in below.fields], self.block)
@@ -766,19 +766,19 @@ class NodeMaker:
         return (retained, kept) if found and whole else (None, {})
 
     def _passed_through(self, view: View, column: str) -> str | None:
-        """The output column that is a column of the only relation as it stands."""
+        """The output column that passes on a column of the only relation unchanged."""
         own = self.block.sources[0].named(column) if self.block.sources else None
         return next((name for name, expr in self.inputs.shown(view.fields) if own and expr.column == own), None)
 
 
 def _waiting(view: View, ahead: int) -> View:
-    """A view whose rows can still change so long after their times: these pass by so much later."""
+    """A view whose rows can change until so long after their times: these pass that much later."""
     times = {name: min(shift + ahead, FOREVER) for name, shift in view.progress.times.items()}
     return replace(view, progress=replace(view.progress, ahead=ahead, times=times))
 
 
 def _rows_of(item: FromItem) -> Rel:
-    """The rows that the windows of a relation are of."""
+    """The rows under the windows of a relation."""
     assert item.window is not None
     return item.window.input
 
@@ -789,7 +789,7 @@ def _reads_stream(item: FromItem) -> bool:
 
 
 def _numbered(text: str, keys: Sequence[Field]) -> str:
-    """A query whose columns are the key, under the names that keys have."""
+    """A query whose columns are the key, under the standard names of keys."""
     names = ", ".join(f"`k{index}`" for index in range(len(keys)))
     return f"SELECT DISTINCT * FROM ({text}) AS __rows({names})"
 
@@ -799,7 +799,7 @@ def items(expressions: Sequence[str]) -> str:
 
 
 def refuse_keys(text: str, query: Query, keys: Sequence[Field]) -> None:
-    """What was shown is found again by its keys: they have to be equal to themselves, in a file too."""
+    """Refuse key types by which shown rows cannot be found again: a key has to equal itself, in a file too."""
     for key in keys:
         if "map<" in key.type:
             what, hint = (

@@ -1,5 +1,5 @@
-"""A join of streams within a time, grouped where it is joined, as two nodes: what the new pairs of a run add up to, and
-what that adds up to.
+"""A band join of streams that groups in the same SELECT, as two nodes: an aggregate of the new pairs of each run, and
+the aggregate of these.
 
     SELECT a.k, count(*) AS n, sum(b.v) AS v FROM a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 HOUR
     GROUP BY a.k
@@ -10,10 +10,9 @@ is planned as
       (SELECT a.k AS `__k0`, count(*) AS `__p0`, sum(b.v) AS `__p1` FROM a JOIN b ON ... GROUP BY a.k)
     GROUP BY `__k0`
 
-The query inside is a join: its new pairs come from new rows and those that can still meet them, and each run leaves one
-row a key. So nothing has to be computed anew from all rows of the streams. It is not the answer of that query that is
-kept but what it gave run by run; only rows that nobody takes back can be added up like this, and only by aggregates
-that can be merged.
+The inner query is a join: its new pairs come from new rows and those that can still join them, and each run leaves one
+row a key. So nothing is recomputed from all rows of the streams. The state is not the answer of that query but its
+results run by run; this works only for rows that are never retracted, and for aggregates that can be merged.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Types = Callable[[Sequence[Expr]], Sequence[str]]
 
 
 def worth_it(block: SelectBlock, view: View) -> bool:
-    """Whether a node looks at all rows of streams, and its pairs alone would look at those within bounds."""
+    """Whether a node reads all rows of its streams, and a node of its pairs alone would read bounded ones."""
     if (
         view.operator not in ("keyed", "whole")
         or view.emission.mode != "feed"
@@ -62,14 +61,14 @@ def worth_it(block: SelectBlock, view: View) -> bool:
 
 @dataclass(frozen=True)
 class Split:
-    """The query whose answers add up, and what adds them up once its columns are those of a node."""
+    """The inner query of pairs, and a function that builds the outer aggregate over the inner node's columns."""
 
     inside: SelectBlock
     around: Callable[[Rel], SelectBlock]
 
 
 def added_up(block: SelectBlock, types: Types) -> Split | None:
-    """A SELECT as two; None where that cannot be."""
+    """A SELECT as two; None where that is not possible."""
     if block.sets or block.generates or block.qualify is not None or block.asks or block.over or block.merged:
         return None
     if not block.aggregated:
@@ -78,7 +77,7 @@ def added_up(block: SelectBlock, types: Types) -> Split | None:
 
 
 def _distinct(block: SelectBlock) -> Split | None:
-    """SELECT DISTINCT: each run leaves the rows that its pairs give, each once."""
+    """SELECT DISTINCT: each run leaves the distinct rows of its pairs."""
     if not block.distinct or block.order:
         return None
 
@@ -94,7 +93,7 @@ def _distinct(block: SelectBlock) -> Split | None:
 class _Pairs:
     block: SelectBlock
     types: Types
-    keys: dict[Expr, str] = field(default_factory=dict)  # the columns of the query inside, with their names
+    keys: dict[Expr, str] = field(default_factory=dict)  # the columns of the inner query, with their names
     partials: dict[Expr, str] = field(default_factory=dict)
 
     def split(self) -> Split | None:
@@ -134,7 +133,7 @@ class _Pairs:
         return self.keys.setdefault(expr, _KEY.format(len(self.keys)))
 
     def _value(self, call: Call) -> str | Call | None:
-        """An aggregate as one of partials; what one with DISTINCT looks at becomes a key."""
+        """An aggregate over partials; the argument of one with DISTINCT becomes a key."""
         if call.order or nulls(call):
             return None
         if call.distinct:
@@ -159,7 +158,7 @@ class _Pairs:
         return f"CAST({merged(aggregate, columns, None)} AS {call.type})"
 
     def _around(self, rel: Rel, values: Mapping[Call, str | Call]) -> SelectBlock:
-        """The SELECT over what the pairs of each run add up to."""
+        """The SELECT over the aggregates of each run's pairs."""
         block = self.block
         names = (*self.keys.values(), *self.partials.values())
         own = dict(zip(names, rel.columns, strict=True))
@@ -184,7 +183,7 @@ class _Pairs:
 
 
 def filled_in(text: str, exprs: Mapping[str, Expr]) -> Expr:
-    """A text with expressions in the place of marks."""
+    """A text with expressions substituted for its markers."""
     parts: list[Part] = []
     at = 0
     for found in _MARK.finditer(text):

@@ -1,8 +1,8 @@
-"""A SELECT that can live on partials: one that aggregates a stream, alone or joined with static tables.
+"""SELECTs that can live on partials: they aggregate a stream, alone or joined with static tables.
 
-Such a block runs twice in two shapes. Per run, its FROM, WHERE and keys make partials (the stream part). At a read it
-is the same SELECT over the table of partials, with each aggregate call replaced by the final of its reduced partials:
-everything else (HAVING, ORDER BY, expressions over aggregates, what stands around it) is still the user's.
+Such a block runs in two forms. In each run, its FROM, WHERE and keys produce partials (the stream part). A read runs
+the same SELECT over the table of partials, with each aggregate call replaced by the final value of its reduced
+partials: everything else (HAVING, ORDER BY, expressions over aggregates, the query around it) is still the user's.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Analyze = Callable[[str, dict[str, tuple[Field, ...]]], list[Field]]
 
 @dataclass(frozen=True)
 class PaneKey:
-    """A grouping expression: `name` in the table of partials, `expression` over rows; or a bound of the window."""
+    """A grouping expression, `name` in the table of partials and `expression` over rows; or a bound of the window."""
 
     name: str
     expression: str
@@ -64,7 +64,7 @@ class PaneKey:
 
 @dataclass(frozen=True)
 class PaneCall:
-    """A call of an aggregate, with the texts that its partials are made of."""
+    """A call of an aggregate, with the texts of its partials."""
 
     call: Call
     written: str
@@ -77,7 +77,7 @@ class PaneCall:
 
 @dataclass(frozen=True)
 class PaneBlock:
-    """A SELECT on partials: what a run computes of its rows."""
+    """A SELECT on partials: what a run computes from its rows."""
 
     stream: Stream
     from_text: str
@@ -88,11 +88,11 @@ class PaneBlock:
     condition: str | None
     calls: tuple[PaneCall, ...]
     strategy: Strategy | None
-    exposed: str  # what stands in front of the columns of the stream; empty where it is alone
+    exposed: str  # the qualifier of the stream's columns; empty where the stream is alone
 
     @property
     def bins(self) -> SlideByTuple | None:
-        """The windows that end at rows, if that is how they are kept."""
+        """The windows that end at rows, if partials are bins of them."""
         if self.spec is None or self.strategy is None or self.strategy.name != BINS:
             return None
         found = self.spec.type
@@ -101,7 +101,7 @@ class PaneBlock:
 
     @property
     def rows(self) -> tuple[Field, ...]:
-        """The columns of the rows that it aggregates."""
+        """The columns of the aggregated rows."""
         numbered = self.spec is not None and needs_numbers(self.spec)
         return self.stream.row_fields if numbered else self.stream.fields
 
@@ -121,7 +121,7 @@ class PaneBlock:
 
     @property
     def spans(self) -> SlidingWindows | None:
-        """The windows that partials have spans of, if that is how they are kept; aligned at their start."""
+        """The windows, aligned at their start, if partials are spans of them."""
         windows = self.windows
         if windows is None or self.strategy is None or self.strategy.name != ADAPTIVE:
             return None
@@ -129,13 +129,13 @@ class PaneBlock:
 
     @property
     def time(self) -> str | None:
-        """What the windows lie along, as a BIGINT over the rows."""
+        """The time or number of a row that windows use, as a BIGINT expression."""
         return None if self.spec is None else value_sql(self.spec, self.exposed)
 
 
 @dataclass(frozen=True)
 class PaneContext:
-    """What finding panes asks of whoever plans."""
+    """What finding panes needs from the planner."""
 
     catalog: Catalog
     analyze: Analyze
@@ -143,17 +143,17 @@ class PaneContext:
 
 
 def find_panes(block: SelectBlock, context: PaneContext) -> PaneBlock | str:
-    """The partials that a SELECT can live on, or the reason why there are none."""
+    """The partials that a SELECT can live on, or why there are none."""
     found = _find(block, context, differential=True)
     if isinstance(found, str) or found.strategy is None or BY_DIFFERENCE not in found.strategy.costs:
         return found
-    # What its aggregates are is known now.
+    # Its aggregates are only known now.
     taken_out = all(_taken_out(each.aggregate) for each in found.calls)
     return found if taken_out else _find(block, context, differential=False)
 
 
 def _taken_out(aggregate: Aggregate) -> bool:
-    """Whether a partial can be taken out of a sum again, to the last digit."""
+    """Whether a partial can be subtracted from a sum without rounding."""
     return aggregate.exact and all("sum({c})" in part.reduce for part in aggregate.parts)
 
 
@@ -212,7 +212,7 @@ def _find(block: SelectBlock, context: PaneContext, *, differential: bool) -> Pa
 
 
 def stream_and_tables(block: SelectBlock, catalog: Catalog) -> tuple[int, Stream, list[Table]] | str:
-    """The one stream of a SELECT, by its place, and the static tables that it is joined with."""
+    """The only stream of a SELECT, with its index, and the static tables that it is joined with."""
     stream: tuple[int, Stream] | None = None
     tables: list[Table] = []
     for index, item in enumerate(block.sources):
@@ -239,7 +239,7 @@ def stream_and_tables(block: SelectBlock, catalog: Catalog) -> tuple[int, Stream
 
 
 def text_over_rows(block: SelectBlock, at: int) -> FromText:
-    """A SELECT as text, with the rows of a stream themselves in the place of those in windows."""
+    """A SELECT as text, over the plain rows of a stream instead of those in windows."""
     item = block.sources[at]
     rel = item.rel.input if isinstance(item.rel, Windowed) else item.rel
     sources = (*block.sources[:at], replace(item, rel=rel), *block.sources[at + 1 :])
@@ -339,7 +339,7 @@ class _Search:
         return [known[each] for each in expressions]
 
     def _apart(self, text: FromText, bounds: Sequence[Column]) -> list[str]:
-        """What tells the rows of the block apart: their event time, then all their columns."""
+        """The total order of the block's rows: their event time, then all their columns."""
         columns = [
             column
             for item in self.block_.sources
@@ -363,7 +363,7 @@ def _quoted(text: str, name: str) -> str:
 
 
 def _bare(text: FromText) -> str:
-    """The one relation of FROM without its name."""
+    """The only relation of FROM without its alias."""
     (item,) = text.block.sources
     writer = text.writer()
     writer.leaf(item.rel)
@@ -371,7 +371,7 @@ def _bare(text: FromText) -> str:
 
 
 def _key(call: Call) -> str:
-    """Equal for calls that mean the same."""
+    """The key of a call: equal for equivalent calls."""
     writer = Shown()
     writer.call(call.normal)
     return writer.written.text
@@ -388,8 +388,8 @@ def over_partials(
     presence: str,
     new: Callable[[str, str], Column],
 ) -> SelectBlock:
-    """The same SELECT over partials. `finals` has the text of each call's value, `presence` the column that says that
-    rows of the SELECT are in a group."""
+    """The same SELECT over partials. `finals` has the text of each call's value; `presence` is the column that marks
+    groups with rows of the SELECT."""
     named = {column.name.lower(): column for column in scan.columns}
     keys = [named[key.name.lower()] for key in panes.keys]
     values: dict[Call, Part] = {each.call.normal: finals[each.key] for each in panes.calls}
@@ -418,8 +418,8 @@ def over_partials(
 
 
 def sorted_by_columns(block: SelectBlock, values: set[Part], new: Callable[[str, str], Column]) -> SelectBlock:
-    """Aggregates in ORDER BY become columns that the query around it leaves out: behind HAVING, Spark sorts by columns
-    only."""
+    """A SELECT whose aggregates in ORDER BY are columns that an outer query drops: after HAVING, Spark sorts only by
+    columns."""
     shown = {item.expr for item in block.items}
     hidden = [key for key in block.order if key.expr not in shown and set(key.expr.parts) & values]
     if not hidden or block.having is None:
@@ -456,7 +456,7 @@ def direct_outputs(
 ) -> tuple[Output, ...]:  # fmt: skip
     """The outputs of a query that is one SELECT on partials with plain items, so that its changes need no Spark job.
 
-    Only Anabranch's own arithmetic is done outside Spark, never an expression of the user's.
+    Outside Spark only Anabranch's own arithmetic runs, never an expression of the user's.
     """
     if block.order or block.limited or block.having is not None or block.over:
         return ()

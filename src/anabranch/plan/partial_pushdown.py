@@ -1,11 +1,11 @@
-"""A SELECT over a view, on the partials that the view lives on:
+"""A SELECT over a view, on the partials of that view:
 
     CREATE VIEW v AS SELECT k, window_end, count(*) AS c FROM TUMBLE(...) GROUP BY k, window_start, window_end
     SELECT k, sum(c) FROM v GROUP BY k
 
-adds up the counts of the pane table of v, and v is not computed. That is the same for sums over counts and sums, for
-min over min and for max over max, whatever they are grouped by, where conditions look at nothing but keys of the view.
-Of anything else the rows of the view have to be put together first: they are gathered.
+adds up the counts of the pane table of v, and v is not computed. This works for sums over counts and sums, for min over
+min and for max over max, with any grouping, where conditions use only keys of the view. For anything else the view is
+computed first: its rows are gathered.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from anabranch.plan.panes import PaneBlock, PaneCall, sorted_by_columns
 from anabranch.plan.placer import Placed
 from anabranch.sql.lexer import quote_name
 
-#: What an aggregate over partials of another one adds up to the same.
+#: Of an aggregate: those whose partials it can merge.
 _LEGAL = {"sum": ("count", "count_if", "sum"), "min": ("min",), "max": ("max",)}
 
 
 @dataclass(frozen=True)
 class Composition:
-    """A SELECT over a view: the keys of the view that it reads, and which of the view's aggregates each of its own is
-    made of."""
+    """A SELECT over a view: the keys of the view that it reads, and for each of its aggregates the one of the view
+    that it merges."""
 
     block: SelectBlock
-    keys: Mapping[Column, int]  # column of the view -> which of its keys it is
+    keys: Mapping[Column, int]  # column of the view -> index of its key
     calls: Sequence[tuple[Call, Call]]
 
 
 def compose(block: SelectBlock, scan: Scan, inner: SelectBlock) -> Composition:
-    """A SELECT over a view with the query of that view, if it can live on the partials of that."""
+    """The composition of a SELECT over a view with the view's query, if it can live on the view's partials."""
     if not block.aggregated:
         raise NotApplicable("it has no aggregate")
     if block.sets or block.distinct or block.generates or block.over or block.qualify is not None or block.asks:
@@ -62,7 +62,7 @@ def compose(block: SelectBlock, scan: Scan, inner: SelectBlock) -> Composition:
 
 
 def _made_of(call: Call, shown: Mapping[Column, ShownItem]) -> Call:
-    """The aggregate of the view whose partials an aggregate can be made of."""
+    """The aggregate of the view whose partials an aggregate can merge."""
     column = call.args[0].column if len(call.args) == 1 else None
     item = shown.get(column) if column is not None else None
     if item is None:
@@ -111,13 +111,13 @@ def over_its_partials(
 
 
 def _value(call: Call, made_of: PaneCall, placed: Placed) -> str:
-    """The value of an aggregate over groups, of the partials of these."""
+    """The value of an aggregate over groups, from their partials."""
     columns = placed.columns[made_of.key]
     parts = {part.suffix: part.reduce_sql(quote_name(columns[part.suffix])) for part in made_of.aggregate.parts}
     return f"CAST({made_of.aggregate.final_sql(parts)} AS {call.type})"
 
 
 def group_columns(block: SelectBlock) -> Sequence[Column] | None:
-    """What tells the groups of a SELECT over partials apart, where these are columns."""
+    """The key of the groups of a SELECT over partials, where all of it are columns."""
     found = [key.column for key in block.keys or ()]
     return [column for column in found if column is not None] if all(found) else None

@@ -1,4 +1,4 @@
-"""Aggregates whose answer depends on the order of rows, as calls that pick and list rows in one order.
+"""Aggregates whose answer depends on the order of rows, as calls that pick or list rows in a fixed order.
 
 first(v)            min_by(v, struct(`ts`, `k`, `n`, `v`)): by event time, and then by all columns
 min_by(v, n)        min_by(v, CASE WHEN (n) IS NOT NULL THEN struct(n, `ts`, `k`, `n`, `v`) END)
@@ -14,31 +14,31 @@ from anabranch.ir.expr import Call, Expr
 from anabranch.ir.logic import word
 from anabranch.plan.winners import LISTS, TEXTS
 
-#: Aggregates that take any row, and what takes the lowest or the highest.
+#: Aggregates that pick any row, with those that pick the lowest or the highest.
 _ANY = {"first": "min_by", "first_value": "min_by", "any_value": "min_by", "last": "max_by", "last_value": "max_by"}
 _BY = ("min_by", "max_by")
-#: Aggregates that leave NULLs out unless they are told to respect them; others are told to ignore them.
+#: Aggregates that ignore NULLs unless the call says RESPECT NULLS; others respect them unless it says IGNORE NULLS.
 _WITHOUT_NULLS = ("collect_list", "array_agg", "collect_set")
 
 
 @dataclass(frozen=True)
 class Pick:
-    """A call that picks a row: of the lowest or the highest order among rows where something is not NULL."""
+    """A call that picks the lowest or the highest row of an order among rows where an expression is not NULL."""
 
     function: str
     value: Expr
-    order: Expr | None  # what comes before all columns
+    order: Expr | None  # sorts before all columns
     present: Expr | None
 
 
 def nulls(call: Call) -> str:
-    """What a call says of NULLs that is not so by itself."""
+    """The NULLS clause of a call, where it is not the default."""
     by_itself = "IGNORE" if call.name in _WITHOUT_NULLS else "RESPECT"
     return "" if call.nulls == by_itself else call.nulls.lower()
 
 
 def picked(call: Call) -> Pick | None:
-    """What a call picks a row by; None if it is no such call."""
+    """How a call picks a row; None if it does not."""
     null_rule = nulls(call)
     if call.distinct or call.order or null_rule not in ("", "ignore"):
         return None
@@ -54,7 +54,7 @@ def picked(call: Call) -> Pick | None:
 
 
 def depends_on_order(call: Call) -> bool:
-    """Whether an aggregate picks one of several rows or values, or lists them."""
+    """Whether an aggregate picks one of several rows or values, or lists values."""
     listed = call.name in (*LISTS, *TEXTS, "collect_set", "mode")
     return picked(call) is not None or listed or bool(nulls(call))
 
@@ -62,7 +62,7 @@ def depends_on_order(call: Call) -> bool:
 def meant(
     call: Call, text: Callable[[Expr], str], keys: Callable[[], Sequence[str]], time: str | None
 ) -> tuple[str, list[str]]:
-    """The name and the arguments under which the algebra of partials knows a call."""
+    """The name and the arguments of a call in the algebra of partials."""
     arguments = [text(argument) for argument in call.args]
     pick = picked(call)
     if pick is not None:
@@ -76,7 +76,7 @@ def meant(
     if name in LISTS and len(arguments) == 1 and time is not None:
         return name, [arguments[0], time]
     if name == "mode":
-        return name, arguments[:1]  # by its second argument it would be the lowest, and so it is without
+        return name, arguments[:1]  # the second argument asks for the lowest, which partials give anyway
     if name.startswith("regr_") and len(arguments) == 2:
         pair = f"({arguments[0]}) IS NOT NULL AND ({arguments[1]}) IS NOT NULL"
         if name in ("regr_avgy", "regr_avgx"):
@@ -87,7 +87,7 @@ def meant(
 
 
 def _stored_order(pick: Pick, keys: Sequence[str], text: Callable[[Expr], str]) -> str:
-    """The order that a row is picked by, with names of its own for its fields."""
+    """The order that a row is picked by, as a struct with generated field names."""
     items = [*([text(pick.order)] if pick.order is not None else []), *keys]
     named = ", ".join(f"'k{index}', {item}" for index, item in enumerate(items))
     made = f"named_struct({named})"

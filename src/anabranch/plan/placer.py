@@ -1,4 +1,4 @@
-"""Where SELECTs that aggregate a stream keep their partials: pane tables, shared where the keys are the same."""
+"""The pane tables of SELECTs that aggregate a stream, shared where the keys are the same."""
 
 from __future__ import annotations
 
@@ -24,51 +24,51 @@ from anabranch.sql.syntax import Query
 
 @dataclass(frozen=True)
 class PlanningContext:
-    """What planning asks of the world: types from Spark's analyser, and the present state of the ledger."""
+    """What planning needs from outside: types from Spark's analyser, and the present state of the ledger."""
 
     analyze: Analyze
     first_run: Callable[[Stream], int]  # the first run a new view can see
     has_files: Callable[[str], bool]
-    table_at: Callable[[str], tuple[int, int]]  # the version at which a static table is read now
+    table_at: Callable[[str], tuple[int, int]]  # the current version of a static table
     new_id: Callable[[str], str]
-    loads: Loads  # what the last run brought to a stream or a pane table
-    #: The first run and row of a stream that a new view can see, where it does not start at the beginning.
+    loads: Loads  # the load of the last run on a stream or a pane table
+    #: The first run and row of a stream that a new view can read, where it does not start at the beginning.
     begins: Callable[[Stream], tuple[int, int] | None] = lambda _: None
-    #: Why rows that a new view needs of a stream cannot be had any more; None if they can.
+    #: Why rows of a stream that a new view needs are gone; None if they are not.
     gone: Callable[[Stream], str | None] = lambda _: None
-    settles: bool = False  # whether partials that are had from others become a view's own where it needs that
-    own_panes: bool = False  # whether a view shares no pane table with others
-    own: str = ""  # the id of a view that is there already, and may have pane tables that it shares with no other
+    settles: bool = False  # whether derived partials become a view's own where it needs that
+    own_panes: bool = False  # whether a view gets pane tables of its own
+    own: str = ""  # the id of an existing view, which may have pane tables of its own
 
     def kept_since(self, stream: Stream) -> int:
-        """From which run on a stream that starts to keep its rows has them: all that can be read again are there."""
+        """The first run of kept rows of a stream that starts to keep rows: all that can be read again are kept."""
         return 0 if stream.source is not None else self.first_run(stream)
 
 
 @dataclass(frozen=True)
 class FillFrom:
-    """How a pane table has its first partials from another one, where the rows of the past are gone."""
+    """How a pane table gets its first partials from another one, where the rows of the past are gone."""
 
     panes: str
-    keys: Mapping[str, str]  # key -> the one of that table
-    columns: Mapping[str, str]  # partial -> the one of that table
+    keys: Mapping[str, str]  # key -> key of that table
+    columns: Mapping[str, str]  # partial -> partial of that table
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A view, the definitions to put into the catalog with it, and what has to be filled from rows of the past."""
+    """A view, the definitions to add to the catalog with it, and the state to fill from rows of the past."""
 
     view: View
     objects: tuple[Panes | Rows | Stream | View, ...]  # nodes below come before those above
     fill_columns: Mapping[str, tuple[str, ...]]  # pane table id -> new columns
     fill_rows: tuple[str, ...]  # ids of new rows tables
-    reasons: tuple[str, ...]  # why parts of the query are computed over rows
-    fill_from: Mapping[str, FillFrom] = field(default_factory=dict)  # pane table id -> where its new columns are had
-    gathers: tuple[str, ...] = ()  # the views whose rows are put together when it is read, and why
+    reasons: tuple[str, ...]  # why some subqueries are computed over rows
+    fill_from: Mapping[str, FillFrom] = field(default_factory=dict)  # pane table id -> the source of its new columns
+    gathers: tuple[str, ...] = ()  # the views that are computed when it is read, and why
 
 
 def _with_quotes(spark_type: str) -> str:
-    """The type of a partial with quotes around the names in it, which are plain ones.
+    """The type of a partial with quotes around its plain names.
 
     >>> _with_quotes("struct<o:struct<k0:int>,v:double>")
     'struct<`o`:struct<`k0`:int>,`v`:double>'
@@ -77,7 +77,7 @@ def _with_quotes(spark_type: str) -> str:
 
 
 def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
-    """Refuse what has no lasting answer: functions of chance, of the session, of the clock where changes are kept."""
+    """Refuse functions without a lasting answer: of chance, of the session, of the clock where changes are kept."""
     for token in volatile_calls(query.tokens):
         what = "names the current user" if token.text.lower() in SESSION else "gives another value each time"
         raise refuse(
@@ -107,7 +107,7 @@ def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Placed:
-    """A block on its pane table: the text of each call's value, and the column of each part of each call."""
+    """A block on its pane table: the text of each call's value, and the column of each of its partials."""
 
     use: BlockUse
     finals: dict[str, str]
@@ -115,8 +115,8 @@ class Placed:
 
 
 class Placer:
-    """Places blocks on pane tables, old or new. With `settles`, one that has its partials from another gets files
-    of its own where that is needed."""
+    """Assigns blocks to existing or new pane tables. With `settles`, a pane table with derived partials gets files of
+    its own where it needs them."""
 
     def __init__(self, catalog: Catalog, planning: PlanningContext, settles: bool = True) -> None:
         self.catalog = catalog
@@ -130,22 +130,22 @@ class Placer:
         return {id: tuple(names) for id, names in own.items() if names}
 
     def filled_from(self) -> dict[str, FillFrom]:
-        """Where new columns can be had from other partials, though the rows are gone. The tables are marked so."""
+        """The sources of new columns that derive from other partials, where the rows are gone. Marks these tables."""
         found: dict[str, FillFrom] = {}
         for id, names in self.filled().items():
             panes = self.panes[id]
             if self.planning.gone(self.catalog.stream(panes.stream)) is None:
                 continue
-            ways = (self._way(base, panes, names) for base in self.catalog.of(Panes) if base.id != id)
+            ways = (self._derivation(base, panes, names) for base in self.catalog.of(Panes) if base.id != id)
             way = next((each for each in ways if each is not None), None)
             if way is not None:
                 found[id] = way
                 self.panes[id] = replace(panes, filled_from=way.panes)
         return found
 
-    def _way(self, base: Panes, panes: Panes, names: Sequence[str]) -> FillFrom | None:
-        """How columns of a pane table can be had from another one: it has the same partials of the same rows, by the
-        same keys or more, in panes that make up those of the table."""
+    def _derivation(self, base: Panes, panes: Panes, names: Sequence[str]) -> FillFrom | None:
+        """How columns of a pane table derive from another one: it has the same partials of the same rows, by the same
+        keys or more, and its panes divide those of the table."""
         if base.stream != panes.stream or base.from_text != panes.from_text or base.statics or base.above is not None:
             return None
         if any(each.spanned or each.by_value or each.numbered for each in (base, panes)):
@@ -166,7 +166,7 @@ class Placer:
         return FillFrom(base.id, keys, columns)
 
     def place(self, block: PaneBlock, placeholder: str, choice: Choice | None = None) -> Placed:
-        """Place a block; `choice` says whether a join with static tables may stand above partials of its stream."""
+        """Assign a block; `choice` says whether a join with static tables may go above partials of its stream."""
         choice = choice or Choice()
         table_versions = {id: self.planning.table_at(id) for id in block.statics.values()}
         there = self._shared(block, table_versions, forced=choice.forced)
@@ -193,7 +193,7 @@ class Placer:
         return replace(placed, use=replace(placed.use, joined=words))
 
     def _base(self, choice: Choice) -> tuple[Placed | None, str]:
-        """The partials of the stream alone, where a join is to stand above them; and what there is to say of that."""
+        """The partials of the stream alone, if a join goes above them; and why it does or does not."""
         if choice.block is None:
             return None, choice.costs
         there = self._shared(choice.block, {})
@@ -207,9 +207,9 @@ class Placer:
         return self._placed(choice.block, "", there or self._new(choice.block, {}, None)), words
 
     def _placed(self, block: PaneBlock, placeholder: str, panes: Panes) -> Placed:
-        """A block on a pane table, with the columns that it needs."""
+        """A block on a pane table, with the columns that it needs added."""
         since = self.planning.first_run(block.stream)
-        # Where windows end is for all rows to say, those among them that do not count too.
+        # All rows determine where windows end, those that the condition drops too.
         wanted = block.condition if block.bins is None else None
         conditions = tuple(dict.fromkeys((*panes.conditions, wanted)))
         panes = replace(panes, conditions=conditions)
@@ -259,7 +259,7 @@ class Placer:
         elif windows is None:
             use = BlockUse(placeholder, panes.id, None, presence, columns_used, None, False, *strategy)
         else:
-            # From the start of window 0 on, both alignments are the same.
+            # After the start of window 0 both alignments are the same.
             first = windows.first_start
             sizes = (windows.size, windows.slide, first % windows.slide)
             use = BlockUse(placeholder, panes.id, sizes, presence, columns_used, first, numbers, *strategy)
@@ -268,14 +268,14 @@ class Placer:
     def _candidates(self) -> list[Panes]:
         known = {} if self.planning.own_panes else {panes.id: panes for panes in self.catalog.of(Panes)}
         found = list({**known, **self.panes}.values())
-        if self.planning.own:  # before those that have rows which the view lacks
+        if self.planning.own:  # before tables with rows that the view lacks
             found.sort(key=lambda panes: panes.signature != own_signature(panes.signature, self.planning.own))
         return found
 
     def _shared(
         self, block: PaneBlock, table_versions: Mapping[str, tuple[int, int]], *, forced: bool = False
     ) -> Panes | None:
-        """A pane table that runs add to and that a block can live on; `forced`: only one that did without runs once."""
+        """A pane table with files that a block can live on; `forced`: only one whose partials were once derived."""
         for panes in self._candidates():
             if panes.above is None and (panes.settled or not forced):
                 found = self._fitting(panes, block, table_versions)
@@ -284,9 +284,8 @@ class Placer:
         return None
 
     def _has_all(self, panes: Panes, block: PaneBlock) -> bool:
-        """Whether a pane table has all that a block needs, for a view that goes on with it: what would be filled in of
-        rows of the past would have met other static tables than they have. A new view starts with the tables as they
-        are."""
+        """Whether a pane table has all columns that a block of an existing view needs. Filling a new column would join
+        past rows with other versions of the static tables. A new view starts with the present versions."""
         if not self.settles:
             return False
         trial = Placer(self.catalog, self.planning)
@@ -296,8 +295,7 @@ class Placer:
     def _without_runs(
         self, block: PaneBlock, table_versions: Mapping[str, tuple[int, int]], above: Above | None
     ) -> Panes | None:
-        """A pane table that has its partials from another, in the way of `above`; where the block needs one that runs
-        add to, one that is made that."""
+        """A pane table with partials derived as `above` says; settled where the block needs files."""
         for panes in self._candidates():
             found = self._fitting(panes, block, table_versions) if panes.above is not None else None
             if found is None or found.above is None:
@@ -309,10 +307,10 @@ class Placer:
         return None
 
     def _fitting(self, panes: Panes, block: PaneBlock, table_versions: Mapping[str, tuple[int, int]]) -> Panes | None:
-        """A pane table as a block can live on it, if it can."""
+        """A pane table adapted to a block, if the block can live on it."""
         own = own_signature(block.signature, self.planning.own) if self.planning.own else block.signature
         same = panes.signature in (block.signature, own) and (panes.time is None) == (block.time is None)
-        # A table that did not change since is the same table, whatever the version.
+        # An unchanged table is the same in any version of the ledger.
         contents = {id: own for id, (_, own) in panes.table_versions.items()}
         if not same or contents != {id: own for id, (_, own) in table_versions.items()}:
             return None
@@ -363,14 +361,14 @@ class Placer:
         since: int,
         block: PaneBlock,
     ) -> tuple[str, Panes]:
-        """The column of a partial: one that is there with the same meaning and beginning, or a new one."""
+        """The column of a partial: an existing one with the same meaning and first run, or a new one."""
         meaning = normal_form(tokenize(partial))
         for column in panes.columns:
             if normal_form(tokenize(column.partial)) == meaning and column.since == since:
                 return column.name, panes
         taken = {column.name for column in panes.columns} | {key.name.lower() for key in panes.keys}
         name = wanted
-        # Of a column that nobody needs any more files still have the values: its name is not given again.
+        # Files still hold the values of dropped columns: their names are not reused.
         gone = panes.made > len(panes.columns)
         while name in taken or name in WINDOW_COLUMNS or (gone and name == wanted):
             name = f"{wanted}_{panes.made}"
@@ -389,7 +387,7 @@ class Placer:
 
 
 def _same_column(base: Panes, column: PartialColumn) -> str:
-    """The partial of another table that is the same; nothing if it has none."""
+    """The equal partial of another table; empty if it has none."""
     meaning = normal_form(tokenize(column.partial))
     same = (each.name for each in base.columns if normal_form(tokenize(each.partial)) == meaning)
     return next((name for name in same if replace(base.column(name), name=column.name) == column), "")

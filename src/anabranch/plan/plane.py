@@ -1,6 +1,6 @@
-"""The progress plane of views: which bounds hold for what a view reads and shows, from those of its streams.
+"""The progress plane of views: the bounds of what a view reads and shows, from those of its streams.
 
-The rules are those of `algebra.plane`; here a view becomes a plan of them.
+The rules are those of `algebra.plane`; this module translates a view into them.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from anabranch.plan.view import JointProgress, View
 from anabranch.sql.calls import chains
 from anabranch.sql.lexer import Span, tokenize
 
-#: The one column of an input: up to where it has come.
+#: The only column of an input: its progress.
 PROGRESS = "progress"
-#: Of a join, the last of the times by which somebody closes.
+#: Of a join: the last of the times by which a reader closes its groups.
 TOGETHER = "*"
 
 
 def inputs_plane(catalog: Catalog, view: View) -> Node:
-    """What a view reads: as far as the last of its streams, and of the views below, which may hold rows back."""
+    """The plan of what a view reads: the slowest of its streams and of the views below, which may hold rows back."""
     inputs: list[Node] = [Input(id, PROGRESS) for id in sorted(catalog.sources_of(view))]
     inputs += [Input(id, PROGRESS) for id in sorted(catalog.below(view))]
     closing = _closing(view)
     if closing is not None and view.progress.joint is not None:
-        return Union((*inputs, Meet(_sides(catalog, view, view.progress.joint), {PROGRESS: closing})))
+        return Union((*inputs, Meet(_join_inputs(catalog, view, view.progress.joint), {PROGRESS: closing})))
     for id in dict.fromkeys(view.query.views.values()):
         below = catalog.view(id)
         if not catalog.sources_of(below):
-            continue  # there is nothing to wait for
+            continue  # nothing to wait for
         inputs.append(inputs_plane(catalog, below))
         if below.progress.joint is not None:
-            # A pair comes out when its second row does: its times may be as far behind as the join lets them.
+            # A pair comes out with its second row: its times may be as far behind as the join allows.
             pairs = view_plane(catalog, below)
             inputs += [Project(pairs, {PROGRESS: (column, 0)}) for column in below.progress.joint.behind]
     return Union(tuple(inputs))
 
 
 def _closing(view: View) -> Distances | None:
-    """How far what closes the groups of a view is behind the times of what it reads."""
+    """The distances from the time that closes a view's groups to the times of its input."""
     joint = view.progress.joint
     if joint is None:
         return None
@@ -70,15 +70,15 @@ def _closing(view: View) -> Distances | None:
 
 
 def view_plane(catalog: Catalog, view: View) -> Node:
-    """What a view shows: the bounds of those of its columns that are event times."""
+    """The plan of what a view shows: the bounds of its event time columns."""
     if view.progress.joint is not None and view.progress.joint.behind:
-        return Meet(_sides(catalog, view, view.progress.joint), view.progress.joint.behind)
+        return Meet(_join_inputs(catalog, view, view.progress.joint), view.progress.joint.behind)
     below = inputs_plane(catalog, view)
     windows = view.query.blocks[0].sliding if len(view.query.blocks) == 1 and not view.query.streams else None
     names = {output.name: (output.kind, 0) for output in view.query.direct if output.kind in WINDOW_COLUMNS}
     if windows is not None and names:
         return Project(Aggregate(Window(below, PROGRESS, windows), WINDOW_COLUMNS), names)
-    # A row is final when the end of its window, so much behind the column, has been passed.
+    # A row is final when progress passes the end of its window, which is `shift` after the column.
     times = {column: (PROGRESS, 1 - shift) for column, shift in view.final_times.items() if _keeps_to(view, column)}
     return Project(below, times)
 
@@ -97,8 +97,8 @@ def bounded(view: View) -> list[str]:
     return [column for column in view.progress.times if _keeps_to(view, column)]
 
 
-def _sides(catalog: Catalog, view: View, joint: JointProgress) -> tuple[Node, ...]:
-    """What a join reads, with the bounds of its event times under their names in lower case."""
+def _join_inputs(catalog: Catalog, view: View, joint: JointProgress) -> tuple[Node, ...]:
+    """The inputs of a join, with the bounds of its event times under their names in lower case."""
     sides: list[Node] = []
     for placeholder in joint.inputs:
         if placeholder in view.query.streams:
@@ -109,7 +109,7 @@ def _sides(catalog: Catalog, view: View, joint: JointProgress) -> tuple[Node, ..
             below = catalog.view(view.query.views[placeholder])
             columns = {column.lower(): (column, 0) for column in bounded(below)}
             bounds = view_plane(catalog, below)
-            together = _together(view, joint, len(sides), below)
+            together = _last_closing(view, joint, len(sides), below)
             if isinstance(bounds, Meet) and together is not None:
                 bounds = replace(bounds, columns={**bounds.columns, TOGETHER: together})
                 columns[TOGETHER] = (TOGETHER, 0)
@@ -117,10 +117,10 @@ def _sides(catalog: Catalog, view: View, joint: JointProgress) -> tuple[Node, ..
     return tuple(sides)
 
 
-def _together(view: View, joint: JointProgress, side: int, below: View) -> Distances | None:
-    """How far the last of the times by which a view closes is behind what the join below it reads, all in one.
+def _last_closing(view: View, joint: JointProgress, side: int, below: View) -> Distances | None:
+    """The distance from the last of a view's closing times to the inputs of the join below it.
 
-    Each of them alone may be far behind; of no later pair are all.
+    Each time alone may be far behind, but never all times of a later pair.
     """
     if not joint.ends or below.progress.joint is None or not below.progress.joint.inner:
         return None
@@ -131,9 +131,9 @@ def _together(view: View, joint: JointProgress, side: int, below: View) -> Dista
 
 
 def _keeps_to(view: View, column: str) -> bool:
-    """Whether new rows with a later time bring no change to a row with an earlier one.
+    """Whether new rows never change a row with an earlier time.
 
-    In a join they do, and in any node that does not look at each time on its own, such as the last row of each key.
+    They do in a join, and in any node that does not treat each time on its own, such as the last row of each key.
     """
     single = len(view.query.blocks) + len(view.query.streams) + len(view.query.views) <= 1
     return single and (
@@ -148,12 +148,12 @@ def progress_of(
     waits: Mapping[str, int] | None = None,
     without: frozenset[str] = frozenset(),
 ) -> int | None:
-    """How far what a view reads has come, from the bounds of streams; `without` waiting for some of them.
+    """The progress of what a view reads, from the bounds of streams, `without` some of them.
 
-    `waits` are the ends of the first windows that views below have still to show.
+    `waits` are the ends of the first windows that views below have yet to show.
     """
     if not catalog.sources_of(view):
-        return END  # there is nothing to wait for
+        return END  # nothing to wait for
 
     def given(id: str) -> int | None:
         return END if id in without else bound(id)
@@ -163,7 +163,7 @@ def progress_of(
 
 
 def bounds_of(catalog: Catalog, view: View, bound: Callable[[str], int | None]) -> dict[str, int]:
-    """The bounds of what a view shows, column by column."""
+    """The bounds of what a view shows, by column."""
     return _evaluated(view_plane(catalog, view), catalog, view, bound, {})
 
 
@@ -178,16 +178,16 @@ def _evaluated(
 
 # ---- progress of pairs
 
-#: For each time of a key, how far each input of a join lets it be behind; None for no limit.
+#: For each time of a key, by each input of a join: how far it can be behind; None for no limit.
 Joint = tuple[tuple[int | None, ...], ...]
 
 
 def joint_bounds(catalog: Catalog, view: View, bound: Callable[[str], int | None]) -> Joint | None:
-    """The bounds by which groups of pairs close that go by several times, in the order of `view.meets.ends`.
+    """The bounds by which groups of pairs with several times close, in the order of `view.progress.joint.ends`.
 
-    A later pair has a new row of one of the inputs, and no time of it can be below what that input lets it be. So a
-    group gets no more pairs when each input has passed one of its times: earlier than when all have passed the last
-    of them. None where a view does not group so, and where one bound has to say what it has shown.
+    A later pair has a new row of one of the inputs, whose bounds hold for all times of the pair. So a group gets no
+    more pairs when each input has passed one of its times: earlier than when all have passed the last of them. None
+    for other views, and where a single bound has to describe what was shown.
     """
     joint = view.progress.joint
     if (
@@ -204,10 +204,10 @@ def joint_bounds(catalog: Catalog, view: View, bound: Callable[[str], int | None
         below = catalog.view(view.query.views[joint.inputs[0]])
         if below.progress.joint is None or not below.progress.joint.inner or below.emission.mode != "feed":
             return None
-        sides = _stream_sides(catalog, below, below.progress.joint, bound)
+        sides = _stream_bounds(catalog, below, below.progress.joint, bound)
         known = {name.lower(): distances for name, distances in below.progress.joint.behind.items()}
     else:
-        sides = _stream_sides(catalog, view, joint, bound)
+        sides = _stream_bounds(catalog, view, joint, bound)
         known = {}
     if sides is None:
         return None
@@ -224,25 +224,24 @@ def joint_bounds(catalog: Catalog, view: View, bound: Callable[[str], int | None
     return tuple(tuple(least(name, index) for index in range(len(sides))) for name in joint.ends)
 
 
-def _stream_sides(
+def _stream_bounds(
     catalog: Catalog, view: View, joint: JointProgress, bound: Callable[[str], int | None]
 ) -> list[dict[str, int]] | None:
-    """The bounds of the event times of streams that a join reads; None if it reads something else."""
+    """The bounds of the event times of a join's streams; None if it reads anything else."""
     if not all(placeholder in view.query.streams for placeholder in joint.inputs):
         return None
     given = {id: bound(id) for id in view.query.streams.values()}
-    return [plane.evaluate(side, given) for side in _sides(catalog, view, joint)]
+    return [plane.evaluate(side, given) for side in _join_inputs(catalog, view, joint)]
 
 
 # ---- progress by key
 
 
 def key_of_progress(catalog: Catalog, view: View) -> tuple[Stream, int] | None:
-    """The stream whose progress by key closes the windows of a view key by key, and which of its keys that is.
+    """The stream whose progress by key closes the windows of a view key by key, and the index of that key in the view.
 
-    None where the view does not group by that column: its windows close with the stream. A view that archives late rows
-    shows whatever its streams have passed, whoever asks, and goes by the stream too; so does one with a budget, for one
-    bound is to say what it has shown.
+    None where the view does not group by that column: its windows close with the stream. So do those of a view that
+    archives late rows, and of one with a budget, since a single bound has to describe what it has shown.
     """
     streams = catalog.sources_of(view)
     if len(streams) != 1 or view.query.views or view.emission.late == "archive" or view.emission.budget is not None:
@@ -271,7 +270,7 @@ def key_of_progress(catalog: Catalog, view: View) -> tuple[Stream, int] | None:
 
 
 def _key_of_panes(panes: Panes, column: str) -> int | None:
-    """Which key of a pane table is a column of its stream, as it is."""
+    """The index of the key of a pane table that is a plain column of its stream."""
     if panes.statics:
         return None
     for index, key in enumerate(panes.keys):

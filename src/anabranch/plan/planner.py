@@ -1,8 +1,8 @@
-"""A continuous query to a view: a tree of nodes, and the state tables that they live on.
+"""Plans a continuous query as a view: a tree of nodes, and their state tables.
 
-A query is built as a relation, rules bring it into a form in which as much as possible has keys, and it is cut into
-nodes: each subquery that looks at more than one row is one, if the changes of the view are kept. A view that is
-computed when it is read stays one query, whose blocks that aggregate a stream live on partials.
+A query becomes a relation, rules rewrite it so that as much as possible has keys, and it is cut into nodes: if the
+changes of the view are kept, each subquery that reads more than one row is a node. A view that is computed when it is
+read remains one query, whose blocks that aggregate a stream live on partials.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NUMBERS = ("_row_num", "_arrival_ts")
 
 
 class _Untyped(Exception):
-    """Why a query that Spark takes has no typed form."""
+    """A query that Spark accepts has no typed form; the error says why."""
 
     def __init__(self, error: SqlError) -> None:
         super().__init__(error.message)
@@ -57,7 +57,7 @@ def plan(
     *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
     catalog: Catalog, planning: PlanningContext, feed: bool = False,
 ) -> Planned:  # fmt: skip
-    """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it."""
+    """Plan a continuous query. With `feed`, its changes are kept even if its text does not say so."""
     catalog = view_checks.check(text, query, catalog, feed)
     feed = feed or needs_lookups(text, catalog, query)
     try:
@@ -83,8 +83,8 @@ def plan(
 def _normalized(
     text: str, query: Query, catalog: Catalog, planning: PlanningContext, feed: bool
 ) -> tuple[Rel, Builder, tuple[str, ...], tuple[str, ...]]:
-    """A query as a relation after all rules, the ids of the views whose queries have become part of it, and why rows
-    are kept for it."""
+    """A query as a relation after all rules, the ids of the views whose queries were merged into it, and why rows are
+    kept for it."""
     _refuse_others(text, query, catalog)
     builder = relation_builder.builder(text, query, catalog, planning.analyze)
     try:
@@ -105,7 +105,7 @@ def _as_written(
     error: SqlError, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
     catalog: Catalog, planning: PlanningContext, feed: bool,
 ) -> View:  # fmt: skip
-    """A query that Spark takes and that has no typed form: it is computed as a whole, as it is written."""
+    """The view of a query that Spark accepts and that has no typed form: it is recomputed as a whole, as written."""
     emission = view_checks.emission_of(query)
     waits = (emission is not None and emission.mode != "feed") or any(each.emits for each in query.nested())
     if waits or query.needs_plan or needs_lookups(text, catalog, query):
@@ -127,7 +127,7 @@ def _as_written(
 
 
 def _refuse_others(text: str, query: Query, catalog: Catalog) -> None:
-    """Refuse relations that are no streams, views or tables as they are now."""
+    """Refuse relations that are not the present version of a stream, view or table."""
     binder = Binder(text, catalog, query)
     for relation in query.relations():
         reference = binder.resolve(relation)
@@ -141,7 +141,7 @@ def _refuse_others(text: str, query: Query, catalog: Catalog) -> None:
 
 
 class Planner:
-    """The nodes of one view, made from the innermost query out."""
+    """Builds the nodes of one view, from the innermost query out."""
 
     def __init__(
         self, *, id: str, name: str, text: str, query: Query, start: str, catalog: Catalog, planning: PlanningContext,
@@ -161,23 +161,23 @@ class Planner:
         self.placer = Placer(catalog, planning)
         self.nodes: list[View] = []
         self.typed: dict[str, SelectBlock] = {}
-        self.by_key = False  # whether what is being made shows its answers key by key
-        self.waits = False  # whether what is being made waits for windows
-        self.splits = False  # whether the pairs of joins may be added up in nodes of their own
+        self.by_key = False  # whether the node in the making shows its answers key by key
+        self.waits = False  # whether the node in the making waits for windows
+        self.splits = False  # whether pairs of joins may be aggregated in nodes of their own
         self._shared: dict[int, View] = {}
         self._placeholders = count()
         scans = [each for each in rel.walk() if isinstance(each, Scan)]
         self.event_times = event_times(catalog, [scan.source.target for scan in scans])
         self._numbered = set(_numbered_scans(rel))
 
-    # ---- what is asked while nodes are made
+    # ---- lookups while nodes are made
 
     def object(self, id: str) -> object:
-        """A node that was made, or what the catalog has under an id."""
+        """A planned node, or the object with this id in the catalog."""
         return next((node for node in self.nodes if node.id == id), None) or self.catalog.objects.get(id)
 
     def numbered(self, scan: Scan) -> bool:
-        """Whether the numbers of the rows of a stream are asked for."""
+        """Whether the query needs the row numbers of a stream."""
         return any(column in self._numbered for column in scan.columns)
 
     def next_placeholder(self) -> int:
@@ -221,7 +221,7 @@ class Planner:
         return view_checks.planned(self.nodes, root, self.catalog, self.planning, self.placer)
 
     def _at_read(self, rel: Rel, sql: str, fields: tuple[Field, ...]) -> Planned:
-        """A view that is computed when it is read, or that shows windows as they close: one query over state tables."""
+        """The plan of a view that is computed when read or shows windows as they close: one query over state tables."""
         emit = "close" if self.query.emission is not None else "read"
         self.placer = Placer(self.catalog, self.planning, self.planning.settles or emit != "read")
         block = fold(rel)
@@ -257,7 +257,7 @@ class Planner:
         return replace(made_planned, reasons=tuple(maker.reasons), gathers=tuple(maker.gathers))
 
     def _is_stateless(self, block: SelectBlock) -> bool:
-        """Whether it looks at one row of a stream at a time."""
+        """Whether it works on one row of a stream at a time."""
         if block.aggregated or block.over or block.distinct or block.generates or block.asks:
             return False
         if block.order or block.limited or block.qualify is not None or block.having is not None:
@@ -298,7 +298,7 @@ class Planner:
     # ---- one query
 
     def node(self, rel: Rel, emit: str, *, inside: bool = False) -> View:
-        """The node of a query; the nodes below it are made first."""
+        """The node of a query; builds the nodes below it first."""
         block = fold(rel)
         emission = block.emission if block.emission is not None and block.emission.mode != "read" else None
         outside, self.by_key = self.by_key, self.by_key or (emission is not None and emission.by_key)
@@ -319,8 +319,7 @@ class Planner:
                 block = replace(
                     block, items=tuple(replace(item, name=name) for item, name in zip(block.items, names, strict=True))
                 )
-            # With each record as it comes, what is there after a run is what it shows: no record is to be told from
-            # others.
+            # A trigger on every record shows the state after the run: records need not be distinguished.
             counted = emission is not None and (emission.counting or 1) > 1
             view = maker.select(self.with_nodes(block, cut=cut), emit, counted=counted)
         self.by_key, self.waits = outside, idle
@@ -346,9 +345,9 @@ class Planner:
         return view
 
     def with_nodes(self, block: SelectBlock, *, cut: bool = True, names_only: bool = False) -> SelectBlock:
-        """A SELECT whose relations that change are scans: of streams and views, or of nodes in the place of queries."""
+        """A SELECT whose changing relations are scans: of streams and views, or of nodes that replace subqueries."""
         sources: list[FromItem] = []
-        renamed: dict[Column, Column] = {}  # where the node has other names for its columns
+        renamed: dict[Column, Column] = {}  # columns that the node renames
         for item in block.sources:
             made = self._with_node(item, cut, names_only)
             if made.rel is not item.rel and isinstance(made.rel, Project) and isinstance(made.rel.input, Scan):
@@ -368,7 +367,7 @@ class Planner:
             return item
         if not cut and not any(isinstance(each, Emit) and each.emission.mode != "read" for each in rel.walk()):
             return item
-        if item.lateral:  # what it shows depends on the row beside it
+        if item.lateral:  # it depends on the current row of the other relations
             return replace(item, rel=self._with_shared(rel))
         shared = self._shared_below(rel)
         if shared is not None:
@@ -384,7 +383,7 @@ class Planner:
         return replace(item, rel=self.scan_of(node, rel.columns, rel.label))
 
     def scan_of(self, node: View, columns: tuple[Column, ...], label: str | None) -> Rel:
-        """A node in the place of a query with these columns."""
+        """A scan of a node that replaces a query with these columns."""
         own = [
             column if column.name == field.name and column.type == field.type else self.new(field.name, field.type)
             for column, field in zip(columns, node.fields, strict=True)
@@ -396,7 +395,7 @@ class Planner:
         return Project(scan, tuple((column, _named(known)) for column, known in pairs), label=label)
 
     def query_of(self, scan: Scan, view: View) -> SelectBlock:
-        """The query of a view that shows what its partials give, over the streams that it reads."""
+        """The query of a view that shows the values of its partials, over the streams that it reads."""
         shows_all = view.emission == NodeEmission() and not view.state.lacks and not view.state.stopped
         rel = self.context.expand(scan) if shows_all and self.start == "beginning" else None
         if rel is None:
@@ -407,10 +406,10 @@ class Planner:
             raise NotApplicable("the view is a set operation")
         return block
 
-    # ---- what is read more than once
+    # ---- queries that are read more than once
 
     def _shared_below(self, rel: Rel) -> Rel | None:
-        """The query that a relation reads under other columns, if others read it too."""
+        """The query that a relation reads under renamed columns, if other relations read it too."""
         if isinstance(rel, Project) and all(expr.column for _, expr in rel.items) and self.reads[id(rel.input)] > 1:
             return None if isinstance(rel.input, Scan | Values | TableFunction | Windowed) else rel.input
         return None
@@ -426,7 +425,7 @@ class Planner:
         return self._renamed_scan(node, rel, shared)
 
     def _renamed_scan(self, node: View, rel: Project, shared: Rel) -> Rel:
-        """A node in the place of a query that is read under other columns."""
+        """A scan of a node that replaces a query under renamed columns."""
         at = {column: index for index, column in enumerate(shared.columns)}
         places = [at[expr.column] for _, expr in rel.items if expr.column is not None]
         columns = rel.columns
@@ -438,7 +437,7 @@ class Planner:
         return Project(scan, tuple((column, _named(own[place])) for column, place in pairs), label=rel.label)
 
     def _with_emitting(self, rel: Rel) -> Rel:
-        """A query over nodes in the place of those inside of it that say themselves when their answers come out."""
+        """A query over nodes that replace the subqueries with an emission clause of their own."""
 
         def change(inner: Rel) -> Rel:
             if not isinstance(inner, Emit) or inner.emission.mode == "read":
@@ -451,7 +450,7 @@ class Planner:
         return rel.rebuilt(change)
 
     def _with_shared(self, rel: Rel) -> Rel:
-        """A query that stays where it is, over nodes in the place of what others read too."""
+        """A query that stays nested, over nodes that replace its shared subqueries."""
         shared = self._shared_below(rel)
         if shared is not None and is_live(shared):
             return self._scan_of_shared(rel, shared)
@@ -489,7 +488,7 @@ class Planner:
             view_checks.refuse_budget(
                 self.text, emission, "these windows close with a row of their own, and not by progress"
             )
-            return view  # its query gives the windows that are full, and no others
+            return view  # its query returns only full windows
         if emission.watermark and not timed:
             return self._closing(view, emission, rel, block)
         if view.operator == "stateless":
@@ -509,11 +508,11 @@ class Planner:
         )
 
     def _closing(self, view: View, emission: Emission, rel: Rel, block: SelectBlock) -> View:
-        """A node that shows its rows when their windows close, though none of these is among its keys."""
+        """A node that shows its rows when their windows close, though no window bound is among its keys."""
         closing = closing_column(view)
         own = any(each.window is not None for each in block.sources)
-        # Windows of its own are waited for here, and what stands below them has none that would close; nor have the
-        # rows of a stream that window functions look at.
+        # The node waits for windows of its own, and the nodes below have none that would close; neither have the rows
+        # of a stream below window functions.
         own = own or (view.progress.ahead is not None and all(map(self._passes_rows, view.query.views.values())))
         if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, rel, block):
             if not view.progress.ahead and not view.progress.final:
@@ -527,7 +526,7 @@ class Planner:
                     "show window_end: rows then come when they are final, some at the end of the stream; or"
                     " PARTITION BY window_start, window_end, and they come with their window",
                 )
-            # Late rows, and how much a run may show, are then the business of what is below.
+            # The nodes below then handle late rows and the budget of a run.
             emission, view = (
                 replace(emission, late="correct", budget=None),
                 replace(view, emission=replace(view.emission, late="correct")),
@@ -555,7 +554,7 @@ class Planner:
         )
 
     def _hand_down(self, view: View, emission: Emission, rel: Rel, block: SelectBlock) -> bool:
-        """Let the nodes below wait for their windows, where every row of this one comes through such a node."""
+        """Let the nodes below wait for their windows, if every row of this node comes through such a node."""
         below = {node.id: node for node in self.nodes}
         if (
             view.query.streams
@@ -571,19 +570,19 @@ class Planner:
         return True
 
     def settled(self, view: View) -> bool:
-        """Whether all that a node reads is final when its own time has passed."""
+        """Whether all inputs of a node are final once progress passes their own time."""
         below = [node for id in view.query.views.values() if isinstance(node := self.object(id), View)]
         return all(not each.progress.ahead and not each.progress.final and self.settled(each) for each in below)
 
     def _passes_rows(self, id: str) -> bool:
-        """Whether a node below only filters and shapes rows of a stream: it has nothing to wait for."""
+        """Whether a node below only filters and projects rows of a stream: it has nothing to wait for."""
         node = self.object(id)
         if not isinstance(node, View) or node.operator != "stateless":
             return False
         return bool(node.query.streams) or all(map(self._passes_rows, node.query.views.values()))
 
     def reads_no_stream(self, view: View) -> bool:
-        """Whether all that is below a node or a view are static tables and values."""
+        """Whether only static tables and values are below a node or a view."""
         below = (node for id in view.query.views.values() if isinstance(node := self.object(id), View))
         return not (view.query.streams or view.query.blocks or view.query.rows) and all(
             map(self.reads_no_stream, below)
@@ -602,12 +601,12 @@ def _scans(block: SelectBlock) -> Iterator[Scan]:
 
 
 def _stands_apart(label: str | None) -> bool:
-    """Whether a relation is a query that a rule has put into a node of its own, and that shows all its rows."""
+    """Whether a relation is a query that a rule has moved into a node of its own and that shows all its rows."""
     return label is not None and (label == "__records" or label.startswith("__joined"))
 
 
 def _limited(block: SetBlock, rel: Rel) -> SelectBlock:
-    """A set operation of which some rows are taken, as a SELECT over it."""
+    """A set operation with LIMIT or OFFSET, as a SELECT over it."""
     inner = rel.input if isinstance(rel, Emit) else rel
     assert isinstance(inner, TopN)
     below = inner.input
@@ -619,7 +618,7 @@ def _limited(block: SetBlock, rel: Rel) -> SelectBlock:
 
 
 def _numbered_scans(rel: Rel) -> Iterator[Column]:
-    """The columns with the numbers of rows, or the times of their arrival, that something reads."""
+    """The columns with row numbers or arrival times that a relation reads."""
     for each in rel.walk():
         if isinstance(each, Windowed) and needs_numbers(each.window):
             yield from (column for column in each.input.columns if column.name in _NUMBERS)

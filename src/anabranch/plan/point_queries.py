@@ -1,7 +1,7 @@
-"""Questions that are a look at the rows of a view: some of its columns, where columns compare so with given values.
+"""Point queries: columns of the rows of a view whose columns compare with given values.
 
-Recognised without Spark. Nothing of the user's text is passed on: a comparison becomes a column, an operator
-and a value. Whatever is not plainly of this form is Spark's.
+Recognised without Spark. None of the user's text is passed on: a comparison becomes a column, an operator and a value.
+Spark runs every other query.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class PointQuery:
-    """Columns of a view under their names in the answer, of the rows that all comparisons hold for."""
+    """Columns of a view under their names in the answer, of the rows for which all comparisons hold."""
 
     view: View
     columns: tuple[tuple[str, Field], ...]
     comparisons: tuple[Comparison, ...]
 
     def window_range(self) -> tuple[int | None, int | None]:
-        """The lowest start of a window that can be in the answer, and the first one above that cannot be."""
+        """The range of window starts that can be in the answer: the lowest, and the first beyond the highest."""
         low: int | None = None
         high: int | None = None
         for each in self.comparisons:
@@ -65,7 +65,7 @@ class PointQuery:
 
 
 def find_point_query(text: str, query: Query, catalog: Catalog) -> PointQuery | None:
-    """The look that a query is, or None."""
+    """The point query that a query is, or None."""
     select = query.body
     if not isinstance(select, Select) or query.ctes or query.emission is not None or len(select.relations) != 1:
         return None
@@ -88,7 +88,7 @@ def find_point_query(text: str, query: Query, catalog: Catalog) -> PointQuery | 
         return None
     try:
         block = builder(text, query, catalog, _no_types).block(query, select, {})
-    except SqlError:  # Spark's to tell
+    except SqlError:  # Spark reports it
         return None
     plain = SelectBlock(block.sources, block.items, block.where)
     if block != plain or block.asks:
@@ -110,7 +110,7 @@ def _columns(text: str, block: SelectBlock, fields: dict[str, Field]) -> tuple[t
         if column is None or item.name is None or column.name not in fields:
             return None
         if origin is not None and origin.of(text).rpartition(".")[2] not in (column.name, quote_name(column.name)):
-            return None  # Spark shows a name as it is written
+            return None  # Spark shows the name as written
         found.append((item.name, fields[column.name]))
     names = [name.lower() for name, _ in found]
     return tuple(found) if len(set(names)) == len(names) else None
@@ -144,7 +144,7 @@ def _comparison(condition: Expr, fields: dict[str, Field]) -> Comparison | None:
 
 
 def _micros(text: str) -> int | None:
-    """A time of UTC in full, in microseconds."""
+    """A complete UTC timestamp in microseconds."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None

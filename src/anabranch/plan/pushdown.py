@@ -1,7 +1,7 @@
-"""What a query wants of tables outside, read off the plan that Spark's optimiser made of it.
+"""The pushdown of a query to external tables, found in the plan of Spark's optimiser.
 
-The optimiser has moved conditions down to the tables, dropped columns and computed constants. So what stands above a
-stand-in for a table, in a plan as JSON, is what can go to the database: it needs no Spark to find it.
+The optimiser has pushed predicates down to the tables, pruned columns and folded constants. So the nodes above a
+stand-in for a table, in a plan as JSON, show what the database can do: finding it needs no Spark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Scan:
-    """A stand-in in a plan: which one it is, what stands above it, the nearest first, and where it is.
+    """A stand-in in a plan: its number, the nodes above it, the nearest first, and its path.
 
     `path` has the number of the child at each node from the root; None inside an expression.
     """
@@ -46,7 +46,7 @@ class Scan:
 
 
 def together(uses: Sequence[Wanted]) -> Wanted:
-    """What serves several uses of the same table."""
+    """A request that covers several uses of the same table."""
     if len(uses) == 1:
         return uses[0]
     conditions = [use.condition for use in uses if use.condition is not None]
@@ -57,7 +57,7 @@ def together(uses: Sequence[Wanted]) -> Wanted:
 
 
 class Reader:
-    """Reads a plan over stand-ins. Times are read only where the session has them in UTC."""
+    """Reads a plan over stand-ins. Timestamps are read only where the session's time zone is UTC."""
 
     def __init__(self, columns: Mapping[int, Sequence[str]], utc: bool) -> None:
         self.utc = utc
@@ -71,7 +71,7 @@ class Reader:
     def scans(
         self, node: Node, path: tuple[int, ...] | None = (), above: tuple[Node, ...] = (), without: Collection[Any] = ()
     ) -> Iterator[Scan]:
-        """Every stand-in, those in the plans of subqueries too; not those below the paths in `without`."""
+        """Every stand-in, including subqueries, except those below the paths in `without`."""
         if path is not None and path in without:
             return
         reference = self.reference(node)
@@ -83,7 +83,7 @@ class Reader:
             yield from self.scans(child, None if path is None else (*path, place), (node, *above), without)
 
     def _inside(self, value: Any) -> Iterator[Scan]:
-        """Those in the plans of subqueries, which stand in expressions."""
+        """The stand-ins in subqueries, which are inside expressions."""
         if isinstance(value, list) and value and isinstance(value[0], dict) and "num-children" in value[0]:
             yield from self.scans(tree(value), None)
         elif isinstance(value, list | dict):
@@ -91,7 +91,7 @@ class Reader:
                 yield from self._inside(each)
 
     def reference(self, node: Node) -> int | None:
-        """The number of a stand-in; None of all other nodes."""
+        """The number of a stand-in; None for other nodes."""
         if node.kind != "LogicalRDD":
             return None
         names = [each[0].get("name") for each in node.fields["output"]]
@@ -115,8 +115,8 @@ class Reader:
         return Wanted(columns, condition, order, limit)
 
     def _limit(self, above: Sequence[Node]) -> tuple[tuple[Order, ...], int | None]:
-        """How many rows are wanted, and of which order the first, if nothing else is done with them."""
-        known = {key: name for key, (_, name) in self.numbers.items()}  # what a column is called, by its name or id
+        """The ORDER BY and LIMIT above a stand-in, if only projections are in between."""
+        known = {key: name for key, (_, name) in self.numbers.items()}  # column name, by name or id
         order: tuple[Order, ...] = ()
         for node in above:
             if node.kind == "Project":
@@ -134,7 +134,7 @@ class Reader:
         return (), None
 
     def _names(self, value: Any) -> set[str]:
-        """The columns of stand-ins that something reads."""
+        """The columns of stand-ins that a part of the plan reads."""
         if isinstance(value, list):
             return {name for each in value for name in self._names(each)}
         if not isinstance(value, dict):
@@ -149,12 +149,12 @@ class Reader:
     # ---- conditions
 
     def conditions(self, filter: Node) -> tuple[list[Condition], bool]:
-        """What a filter says that can be said in other words, and whether that is all of it."""
+        """The translatable conjuncts of a filter, and whether these are all of it."""
         found = [self._condition(each) for each in conjuncts(tree(filter.fields["condition"]))]
         return [each for each in found if each is not None], None not in found
 
     def _condition(self, node: Node) -> Condition | None:
-        """A condition, if it can be said in other words; None if not."""
+        """A condition in portable form; None if it has none."""
         if node.kind in ("And", "Or"):
             parts = [self._condition(child) for child in node.children]
             if node.kind == "And" or None not in parts:
@@ -187,7 +187,7 @@ class Reader:
         return Test(first[0], "STARTS WITH" if node.kind == "StartsWith" else sign, (value,))
 
     def _column(self, node: Node) -> tuple[str, str] | None:
-        """The name and type of a column of a stand-in."""
+        """Name and type of a column of a stand-in."""
         if node.kind != "AttributeReference" or node.fields["name"] not in self.numbers:
             return None
         return self.numbers[node.fields["name"]][1], str(node.fields["dataType"])
@@ -214,7 +214,7 @@ class Reader:
 
 
 def _six_places(text: str) -> str:
-    """A time with its fraction in full: not every Python reads other ones.
+    """A timestamp with six decimals: older Pythons parse no other number of them.
 
     >>> _six_places("2026-01-01 00:00:00.5")
     '2026-01-01 00:00:00.500000'
@@ -253,7 +253,7 @@ def both(conditions: Sequence[Condition]) -> Condition | None:
 
 
 def _passed(project: Node, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The columns that go through a projection under ids of their own."""
+    """The columns that a projection passes on, with their new ids."""
     for item in project.fields["projectList"]:
         node = tree(item)
         inner = node.children[0] if node.kind == "Alias" else node
@@ -264,7 +264,7 @@ def _passed(project: Node, known: Mapping[str, str]) -> Iterator[tuple[str, str]
 
 
 def id_of(node: Node) -> str:
-    """What a column is known by in a plan."""
+    """The id of a column in a plan."""
     return f"#{node.fields['exprId']['id']}"
 
 

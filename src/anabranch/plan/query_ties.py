@@ -1,5 +1,5 @@
-"""A query that is no view, with the order of versions of one time broken, and that of aggregates which pick or list
-rows: they give what a view of the same query shows. Its other ties are its own business."""
+"""Breaks ties in a one-off query: between versions of one time, and in aggregates that pick or list rows, so that they
+return what a view of the same query shows. Other ties are left to Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Analyze = Callable[[Spliced, Mapping[str, Sequence[Field]]], list[Field]]
 
 
 def break_query_ties(bound: Bound, columns: Callable[[str], Sequence[Field]], analyze: Analyze) -> Spliced:
-    """A bound query as it is to run. `columns` tells those behind a placeholder."""
+    """A bound query with its ties broken. `columns` returns those of a placeholder."""
     binder = bound.binder
     if binder is None:
         return bound.text
@@ -77,7 +77,7 @@ def break_query_ties(bound: Bound, columns: Callable[[str], Sequence[Field]], an
         made.nested(rel, [column.name for column in rel.columns])
         if not planned:
             analyze(made.written, {name: columns(name) for name in bound.references})
-    except AnabranchError:  # Spark takes it as it is written
+    except AnabranchError:  # Spark runs it as written
         if planned:
             raise
         return bound.text

@@ -1,7 +1,7 @@
-"""The rows that a record of several streams is made of, by their numbers, and the order in which such records came.
+"""Records of several streams: the numbers of their rows, and the order in which records arrive.
 
-A record comes with the last of its rows. Of those that come with the same row, the first is the one whose other rows
-have the lowest numbers, in the order in which the query names their streams.
+A record arrives with the last of its rows. Records that arrive with the same row are in the order of the numbers of
+their other rows, by stream in the order of the query.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Sequence
 
 from anabranch.sql.lexer import quote_name
 
-#: The column with the numbers of the rows of a stream, of which a query may read several.
+#: The column with the row numbers of a stream; a query may read several streams.
 PART = "__part{}_{}"
-#: What a query is called whose rows are the records that a trigger counts.
+#: The label of a query whose rows are the records that a trigger counts.
 RECORDS = "__records"
-#: One that is joined in a node of its own, so that what groups it closes by several times.
+#: The label of a query that is joined in a node of its own, so that its reader groups close by several times.
 JOINED = "__joined{}"
-#: And one whose rows have met static tables once and for all.
+#: The label of a query whose rows are joined with static tables once and for all.
 MET = "__met"
 _PART = re.compile(r"__part\d+_(.+)")
 
 
 def parts_of(names: Sequence[str]) -> dict[str, str]:
-    """The columns that hold the numbers of rows, and the ids of their streams.
+    """The columns with row numbers, with the ids of their streams.
 
     >>> parts_of(["__r0", "__part0_bids", "__part1_asks"])
     {'__part0_bids': 'bids', '__part1_asks': 'asks'}
@@ -32,5 +32,5 @@ def parts_of(names: Sequence[str]) -> dict[str, str]:
 
 
 def order_sql(parts: Sequence[str], places: Sequence[str]) -> list[str]:
-    """What sorts records by when they came: the place of the last row of each, then the numbers of all."""
+    """ORDER BY of records by arrival: the position of the last row of each, then the numbers of all."""
     return [f"array_max(array({', '.join(places)}))", *(f"{quote_name(name)} NULLS LAST" for name in parts)]

@@ -1,4 +1,4 @@
-"""What building a relation and applying rules to it ask of a home: its names, its views, and Spark's analyser."""
+"""What building a relation and applying rules need of a home: its names, its views, and Spark's analyser."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from anabranch.types import Field
 
 
 def steps(text: str, query: Query, catalog: Catalog, analyze: Analyze, rules: Sequence[Rule]) -> list[tuple[str, str]]:
-    """The plan of a query as it is built, and after each rule that changes it: what was done, and the plan."""
+    """The plan of a query as built, and after each rule that changes it: the name of the step, and the plan."""
     made_by = builder(text, query, catalog, analyze)
     rel = made_by.query(query, None, {})
     found = [("as written", show(rel))]
@@ -68,8 +68,8 @@ def context(around: Builder, catalog: Catalog, analyze: Analyze) -> RuleContext:
 
 
 def _shows_all(view: View, catalog: Catalog) -> bool:
-    """Whether a view shows each record that its streams ever made, and none that has met static tables: these stay as
-    they were in the run that took them in."""
+    """Whether a view shows every record of its streams, and none joined with static tables: these remain as they were
+    in the run that took them in."""
     nodes = [view, *catalog.nodes_of(view)]
     rows = [catalog[each.query.rows] for each in nodes if each.query.rows is not None]
     enriched = any(each.query.tables for each in nodes) or any(isinstance(each, Rows) and each.statics for each in rows)

@@ -1,4 +1,4 @@
-"""An explanation in words, as JSON, or as boxes and arrows for a picture."""
+"""An explanation as text, as JSON, or as a picture."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rendered(explanation: Explanation, format: str, statistics: AllStatistics | 
 
 
 def lines(explanation: Explanation, statistics: AllStatistics) -> list[str]:
-    """What EXPLAIN says."""
+    """The output of EXPLAIN."""
     found = [f"read as: {' '.join(explanation.canonical.split())}"] if explanation.canonical else []
     found += [explanation.heading] if explanation.heading else []
     found += explanation.outside
@@ -100,14 +100,14 @@ def _statistics_lines(statistics: NodeStatistics) -> list[str]:
 
 
 def _least(statistics: NodeStatistics) -> str:
-    """The bounds of columns, where they are another time than that of the node."""
+    """The bounds of columns, where they differ from the node's."""
     others = {name: bound for name, bound in statistics.bounds.items() if bound != statistics.bound}
     least = ", ".join(f"{name} from {_moment(bound)} on" for name, bound in others.items())
     return f"; later rows have {least}" if least else ""
 
 
 def _moment(micros: int) -> str:
-    """A time in UTC; one that no calendar has, as it is."""
+    """A time in UTC; one outside the calendar as a number."""
     try:
         return (datetime(1970, 1, 1) + timedelta(microseconds=micros)).isoformat(" ")
     except OverflowError:
@@ -122,7 +122,7 @@ def _rows(count: int) -> str:
 
 
 def document(explanation: Explanation, statistics: AllStatistics) -> dict[str, Any]:
-    """An explanation as JSON values. Nodes name those whose rows they take by id, and come behind them."""
+    """An explanation as JSON values. Nodes name their inputs by id, and come after them."""
     found: dict[str, Any] = {}
     if explanation.canonical:
         found["read_as"] = explanation.canonical
@@ -178,7 +178,7 @@ def _node_document(node: PlanNode, statistics: NodeStatistics | None) -> dict[st
 
 
 def boxes(nodes: Sequence[PlanNode], statistics: AllStatistics) -> list[graph.GraphNode]:
-    """Nodes as boxes: the little that fits."""
+    """Nodes as boxes with the few lines that fit."""
     return [graph.GraphNode(n.id, n.kind, n.name, tuple(_box_lines(n, statistics.get(n.id))), n.inputs) for n in nodes]
 
 

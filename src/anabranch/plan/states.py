@@ -1,4 +1,4 @@
-"""The tables of state under views: partials by pane and key, and rows. Plain values."""
+"""The state tables of views: partials by pane and key, and rows. Plain values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anabranch.algebra.windows import SlidingWindows
 from anabranch.plan.definitions import ARRIVAL_TS, ROW_NUM
 from anabranch.types import Field
 
-#: The columns that a window gives to the rows in it.
+#: The columns that a window adds to its rows.
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time", "window_id")
 
 
@@ -34,15 +34,15 @@ class PartialColumn:
     name: str
     partial: str
     reduce: str
-    duckdb: bool  # whether DuckDB reduces it with the same result
-    duckdb_reduce: str | None  # where its text for that differs
+    duckdb: bool  # whether DuckDB reduces it to the same result
+    duckdb_reduce: str | None  # DuckDB's expression, where it differs
     type: str
-    since: int  # first run that is in it
+    since: int  # its first run
 
     @property
     def computed(self) -> str:
-        """The partial as Spark computes it. Of rows that are not there it is NULL, and so are the fields of a struct
-        then, though Spark may hold that they never are: the cast lets them."""
+        """The partial as Spark computes it. Over no rows it is NULL, and so are the fields of a struct, which Spark may
+        take for not nullable: the cast makes them nullable."""
         return f"CAST({self.partial} AS {self.type})" if "struct<" in self.type else self.partial
 
     def reduce_in_duckdb(self, column: str) -> str:
@@ -51,34 +51,34 @@ class PartialColumn:
 
 @dataclass(frozen=True)
 class Above:
-    """How partials of a join with static tables are had from those of the stream alone, as long as nobody refreshed
-    the tables: the join stands above the partials, and no run has to read a table.
+    """How partials of a join with static tables derive from those of the stream alone, until the first REFRESH of the
+    tables: the join is above the partials, and no run reads a table.
 
-    Its texts are over the partials in the place of the stream, which have the columns `names` of the stream under their
-    own names and what rows are grouped by as `__k0`, `__k1`, ...
+    Its texts read the partials instead of the stream: these have the columns `names` of the stream under their own
+    names, and the grouping expressions as `__k0`, `__k1`, ...
     """
 
     panes: str  # the pane table of the stream alone
-    exposed: str  # what the query calls the stream
+    exposed: str  # the qualifier of the stream in the query
     from_text: str
-    where: str | None  # what is asked of the joined rows
+    where: str | None  # the condition on the joined rows
     names: Mapping[str, str]  # column of the stream -> key of that pane table
     keys: Mapping[str, str]  # key -> its text
-    places: tuple[str, ...]  # the keys of that pane table that are __k0, __k1, ...
+    places: tuple[str, ...]  # the keys of that pane table for __k0, __k1, ...
     columns: Mapping[str, str] = field(default_factory=dict)  # partial -> the one that it is reduced from
 
     def alike(self, other: Above) -> bool:
-        """Whether both are the same but for the partials that they give."""
+        """Whether both are equal except for their partials."""
         return replace(self, columns={}) == replace(other, columns={})
 
 
 def own_signature(signature: str, view: str) -> str:
-    """The signature of a pane table that lacks rows which a view could not compute: no other view can share it."""
+    """The signature of a pane table without the rows that a view could not compute: no other view can share it."""
     own = f" of {view}"
     return signature if signature.endswith(own) else signature + own
 
 
-#: What a column begins with that counts the rows for which a condition holds.
+#: The prefix of a column that counts the rows for which a condition holds.
 _COUNTED = "count(*) FILTER (WHERE "
 
 
@@ -96,17 +96,17 @@ class Panes:
     grain: int
     origin: int
     columns: tuple[PartialColumn, ...]
-    conditions: tuple[str | None, ...]  # of the views that share it; a row that none wants is left out
-    made: int = 0  # columns made so far, for names that are never used again
-    #: The static tables that it has met: table -> the version, and the version of the table's own.
+    conditions: tuple[str | None, ...]  # of the views that share it; rows that match none are dropped
+    made: int = 0  # columns created so far: names are never reused
+    #: The static tables that its rows are joined with: table -> the ledger's version, and the table's own version.
     table_versions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     #: The size of its windows, one every grain, where each partial has a span of them; 0: partials are those of panes.
     spanned: int = 0
     by_value: bool = False  # a pane for each value, for windows that end at rows
-    above: Above | None = None  # how its partials are had from those of another; no run adds to it then
-    settled: bool = False  # it had its partials from another once
-    refreshed: bool = False  # its rows have not all met the same static tables
-    filled_from: str = ""  # the pane table that it had its first partials from, where the rows were gone
+    above: Above | None = None  # how its partials derive from another's; then no run adds to it
+    settled: bool = False  # its partials once derived from another's
+    refreshed: bool = False  # its rows are joined with different versions of static tables
+    filled_from: str = ""  # the pane table that its first partials came from, where the rows were gone
 
     kind = "panes"
 
@@ -118,12 +118,12 @@ class Panes:
 
     @property
     def spans(self) -> SlidingWindows | None:
-        """The windows that its partials have spans of, if they have."""
+        """The windows of its partials, if these are spans."""
         return SlidingWindows(self.spanned, self.grain, self.origin) if self.spanned else None
 
     @property
     def numbered(self) -> bool:
-        """Whether it is the numbers of rows, or the times of their arrival, that panes lie along, or windows end by."""
+        """Whether its panes, or the ends of its windows, go by the numbers of rows or the times of their arrival."""
         texts = [self.time, *(column.partial for column in self.columns if self.by_value)] if self.time else []
         return any(ROW_NUM in text or ARRIVAL_TS in text for text in texts if text is not None)
 
@@ -131,18 +131,18 @@ class Panes:
         return next(column for column in self.columns if column.name == name)
 
     def condition_of(self, presence: str) -> str | None:
-        """Which rows a block counts, by the column that says that a group is there; None for all."""
+        """The condition on the rows that a block counts in its presence column; None for all."""
         counted = self.column(presence).partial
         return counted[len(_COUNTED) : -1] if counted.startswith(_COUNTED) else None
 
     def conditions_of(self, presences: Iterable[str]) -> tuple[str | None, ...]:
-        """The conditions of some of its blocks. Where windows end is for all rows to say."""
+        """The conditions of some of its blocks. None with windows that end at rows: all rows determine the ends."""
         return tuple(dict.fromkeys(None if self.by_value else self.condition_of(each) for each in presences))
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A table of rows: what a stateless view appends a run."""
+    """A table of rows: those that a stateless view appends in each run."""
 
     id: str
     stream: str
@@ -150,7 +150,7 @@ class Rows:
     statics: Mapping[str, str]
     fields: tuple[Field, ...]
     table_versions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    refreshed: bool = False  # its rows have not all met the same static tables
+    refreshed: bool = False  # its rows are joined with different versions of static tables
 
     kind = "rows"
 
@@ -163,20 +163,20 @@ class Rows:
 
 @dataclass(frozen=True)
 class BlockUse:
-    """How a view reads a pane table: which windows over it, and which column says that a group is there."""
+    """How a view reads a pane table: the windows, and the column that marks a group with rows."""
 
     placeholder: str
     panes: str
     windows: tuple[int, int, int] | None  # size, slide, origin
     presence: str
     columns: tuple[str, ...]
-    first: int | None = None  # the start of window 0, where that is not the origin
-    numbers: bool = False  # windows of numbers: their bounds are no times
+    first: int | None = None  # the start of window 0, where it is not the origin
+    numbers: bool = False  # windows of numbers: their bounds are not times
     strategy: str = "panes"  # or another one; of windows only
-    costs: Mapping[str, float] = field(default_factory=dict)  # what each strategy was expected to cost a window
-    #: Windows that end at rows: their size, at every how many rows, by "number" or "rank", and the column that says so.
+    costs: Mapping[str, float] = field(default_factory=dict)  # the predicted cost of each strategy per window
+    #: Windows that end at rows: their size, their slide in rows, "number" or "rank", and the column that gives it.
     bins: tuple[int, int, str, str] | None = None
-    joined: str = ""  # of a block over static tables: why they are joined above its partials, or why below
+    joined: str = ""  # of a block over static tables: why the join is above its partials, or why below
 
     def fields(self, panes: Panes) -> tuple[Field, ...]:
         """The columns of the pane table as the view sees it."""

@@ -1,5 +1,5 @@
-"""Definitions as JSON, as the ledger has them. Those of older homes are brought to this format step by step when they
-are read (see `migrations`); what is written has this format."""
+"""Definitions as JSON, as the ledger stores them. Reading migrates those of older homes (see `migrations`); writing
+always uses this format."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def from_json(values: Mapping[str, Any]) -> Object:
 
 @cache
 def _decoder(type_: Any) -> Decode:
-    """What makes a value of a type from its JSON."""
+    """The function that decodes a value of a type from JSON."""
     if type_ == Rule | None:
         return rule_from_json
     if is_dataclass(type_):

@@ -1,17 +1,17 @@
-"""How the aggregates of windows are computed, and what that is expected to cost.
+"""Strategies for the aggregates of windows, and their predicted costs.
 
     panes    a partial for each pane and group; a window is the sum of its panes
     windows  a partial for each window and group: a row counts in all of its windows at once
-    adaptive a partial for each window of a large group; of a small one, a partial for all windows of a row together.
-             How large a group is goes by its rows in open windows, counted from run to run, with two thresholds
-    rows     no partials: rows are kept, and looked at when the window is
-    bins     windows that end at rows: a partial for each value, which comes in where windows begin to hold it and goes
-             out where they stop
+    adaptive a partial for each window of a large group, and one partial for all windows of a row of a small group. A
+             group is large or small by its rows in open windows, counted from run to run, with two thresholds
+    rows     no partials: rows are kept, and read with the window
+    bins     windows that end at rows: a partial for each value, added where windows begin to hold it and subtracted
+             where they stop
 
-A query can ask for one; otherwise it is panes, unless what is known of the stream says that windows cost less. What is
-known is the number of groups, and not how their sizes differ; so what it says of adaptive is the cost if they do not,
-which is never the least one, and adaptive has to be asked for. Panes that can be taken out of a sum again are had by
-difference, where a window has many: each window from the one before it.
+A query can name one; the default is panes, unless the statistics of the stream predict a lower cost for windows. These
+have the number of groups, but not how their sizes differ: they predict adaptive for equal sizes, which is never the
+cheapest, so only a query can choose adaptive. Where a window has many panes and these can be subtracted, each window
+is computed by difference from the one before it.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from anabranch.plan.definitions import Stream
 from anabranch.plan.states import BlockUse, Panes
 
 PANES, WINDOWS, ADAPTIVE, ROWS, BINS = "panes", "windows", "adaptive", "rows", "bins"
-#: Not to be asked for: it is how panes become windows where that can be done.
+#: Not for queries to name: how panes become windows where they can be subtracted.
 BY_DIFFERENCE = "panes by difference"
-#: From so many panes a window on, windows are had from those before them.
+#: From so many panes a window on, a window is computed from the one before it.
 MANY_PANES = 8
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a run brought: so many rows, or partials, between two times or numbers."""
+    """The load of a run: its number of rows, or partials, between two times or numbers."""
 
     rows: int
     low: int
     high: int
 
     def every(self, length: int) -> float:
-        """How many rows there are in a stretch of a length."""
+        """The average number of rows in a range of this length."""
         return self.rows * length / max(self.high - self.low, length)
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A strategy, and the predicted cost of each, if there was something to predict it from."""
+    """The chosen strategy, and the predicted cost of each, if there were statistics."""
 
     name: str
     costs: Mapping[str, float] = field(default_factory=dict)
 
 
-#: What the last run brought to a stream or a pane table; None if nothing is known.
+#: The load of the last run on a stream or a pane table; None if it is unknown.
 Loads = Callable[[str], Load | None]
 
 
@@ -67,7 +67,7 @@ def strategy_of(
     *,
     differential: bool = False,
 ) -> Strategy:
-    """The strategy for windows over a stream, grouped by some expressions; `differential` if sums can be taken back."""
+    """The strategy for windows over a stream, grouped by some expressions; `differential` if partials subtract."""
     wanted = sorted(keys)
     tables = [
         panes
@@ -85,13 +85,13 @@ def strategy_of(
     if requested != "auto":
         return Strategy(requested, costs)
     if any(fits(windows, panes.grain, panes.origin) for panes in tables):
-        return Strategy(PANES, costs)  # they are there already
+        return Strategy(PANES, costs)  # they exist already
     least = min((costs[name] for name in (PANES, BY_DIFFERENCE) if name in costs), default=0.0)
     return Strategy(WINDOWS if costs and costs[WINDOWS] < least else PANES, costs)
 
 
 def _costs(windows: SlidingWindows, rows: float, groups: float, differential: bool) -> dict[str, float]:
-    """The predicted cost of each strategy. A row that is kept is counted in as many windows as one that is not."""
+    """The predicted cost of each strategy. Kept rows count in as many windows as others."""
     found = choose(windows, rows, groups, differential=differential).costs
     panes, each = round(found["panes"], 1), round(found["windows"], 1)
     costs = {PANES: panes, WINDOWS: each, ADAPTIVE: min(panes, each), ROWS: each}
@@ -101,7 +101,7 @@ def _costs(windows: SlidingWindows, rows: float, groups: float, differential: bo
 
 
 def strategy_of_ends(windows: SlideByTuple, stream: Stream, loads: Loads) -> Strategy:
-    """Bins for windows that end at rows: between two of them so many rows come in and as many go out."""
+    """Bins for windows that end at rows: as many rows enter as leave between two windows."""
     load = loads(stream.id)
     if load is None:
         return Strategy(BINS)
@@ -109,7 +109,7 @@ def strategy_of_ends(windows: SlideByTuple, stream: Stream, loads: Loads) -> Str
 
 
 def cost_words(strategy: str, costs: Mapping[str, float]) -> str:
-    """What there is to say of the costs that were predicted."""
+    """The sentence on the predicted costs."""
     if costs:
         listed = ", ".join(f"{name} {cost:,.0f}" for name, cost in costs.items())
         return f"predicted cost of a window, in steps: {listed}"
@@ -118,7 +118,7 @@ def cost_words(strategy: str, costs: Mapping[str, float]) -> str:
 
 
 def by_difference(panes: Panes, use: BlockUse) -> bool:
-    """Whether each window is had from the one before it: what comes in is added, what goes out is taken out."""
+    """Whether each window is computed from the one before it: entering panes are added, leaving ones subtracted."""
     windows = use.sliding
     if windows is None or use.numbers or windows.tumbling:
         return False
@@ -126,14 +126,14 @@ def by_difference(panes: Panes, use: BlockUse) -> bool:
 
 
 def subtractable(panes: Panes, use: BlockUse) -> bool:
-    """Whether partials can be taken out of a sum again, to the last digit."""
+    """Whether partials can be subtracted from a sum without rounding."""
     columns = [panes.column(name) for name in use.columns]
     exact = ("int", "bigint", "decimal")
     return all("sum({c})" in column.reduce and column.type.startswith(exact) for column in columns)
 
 
 def _groups(windows: SlidingWindows, tables: Sequence[Panes], loads: Loads) -> float | None:
-    """How many groups a pane has, as pane tables with the same keys show."""
+    """The number of groups in a pane, from pane tables with the same keys."""
     for panes in tables:
         load = loads(panes.id)
         if load is not None:
@@ -142,5 +142,5 @@ def _groups(windows: SlidingWindows, tables: Sequence[Panes], loads: Loads) -> f
 
 
 def fits(windows: SlidingWindows, grain: int, origin: int) -> bool:
-    """Whether panes divide windows."""
+    """Whether the panes of a grain and origin divide the windows."""
     return grain > 0 and windows.grain % grain == 0 and (windows.origin - origin) % grain == 0

@@ -1,12 +1,12 @@
-"""Ties: every order that decides which rows win goes on with all columns, so that the same rows give the same winners.
+"""Tie breaking: all columns extend every order that decides which rows win, so that the same rows give the same answer.
 
     row_number() OVER (PARTITION BY k ORDER BY n)      ... ORDER BY n, ts, v
     SELECT k, n FROM s ORDER BY n LIMIT 3              ... ORDER BY n, k LIMIT 3
     first(v)                                           min_by(v, struct(ts, k, n, v))
 
-First and last go by event time; then, like the others, by all columns. Rows that are still equal then are equal in
-every column, and it does not matter which of them wins. Where rows that tie share their answer (RANK, a frame of RANGE)
-nothing is added: there, a tie is part of the question.
+First and last sort by event time; then, like the others, by all columns. Rows that still tie are equal in every column,
+and it does not matter which wins. Where tied rows share their answer (RANK, a RANGE frame) nothing is added: there, the
+tie is part of the query.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from anabranch.plan.picks import Pick, picked
 from anabranch.plan.winners import LISTS, TEXTS, orderable
 from anabranch.sql.lexer import words
 
-#: Window functions that ask for the place of a row, whatever the frame.
-_PLACES = words("row_number ntile lag lead")
-#: Those that pick a row of the frame.
+#: Window functions of the position of a row, whatever the frame.
+_POSITIONAL = words("row_number ntile lag lead")
+#: Window functions that pick a row of the frame.
 _PICKS = words("first_value last_value nth_value first last any_value")
-#: Those whose answer is the same for rows that tie.
+#: Window functions with the same answer for tied rows.
 _SHARED = words("rank dense_rank percent_rank cume_dist")
 _WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 _NESTED = re.compile(r"array<|struct<")
-#: Columns that * does not show: numbers of rows, and what rows have found in tables outside.
+#: Columns that * does not show: row numbers, and matches in external tables.
 _UNSHOWN = re.compile(r"_row_num|_arrival_ts|_matches_[0-9]+|__half")
 
 #: The types of expressions over the relations of a SELECT.
@@ -39,8 +39,8 @@ Types = Callable[[Sequence[Expr]], Sequence[str]]
 def break_ties(
     block: SelectBlock, times: Iterable[str], types: Types, partial_keys: Sequence[Column] | None = None
 ) -> SelectBlock:
-    """The SELECT with winners that are the same whatever way the rows came. `times` are the names of event times;
-    `partial_keys` what tells groups apart where the SELECT is over partials."""
+    """The SELECT with winners that do not depend on the order of arrival. `times` are the names of event times;
+    `partial_keys` is the key of the groups where the SELECT is over partials."""
     breaker = _Breaker(block, frozenset(times), types, partial_keys)
     items = tuple(replace(item, expr=breaker.expr(item.expr)) for item in block.items)
     made = replace(
@@ -58,13 +58,13 @@ def break_ties(
 
 
 def tied_window(call: Call, block: SelectBlock, times: Iterable[str]) -> Over:
-    """The window of a call of a SELECT over rows, with ties broken."""
+    """The OVER clause of a call in a SELECT over rows, with ties broken."""
     assert call.over is not None
     return _Breaker(block, frozenset(times), lambda _: (), None).window(call, call.over)
 
 
 def break_ties_of_set(block: SetBlock) -> SetBlock:
-    """A set operation whose LIMIT takes rows in the order of all columns."""
+    """A set operation whose LIMIT applies in the order of all columns."""
     if block.limit is None and block.offset is None:
         return block
     known = {key.expr.column for key in block.order}
@@ -97,12 +97,12 @@ class _Breaker:
     # ---- window functions
 
     def window(self, call: Call, over: Over) -> Over:
-        """The window of a function with more to sort by, where that decides."""
+        """The OVER clause of a function, with more sort keys where ties matter."""
         by_rows = over.frame.upper().startswith("ROWS")
         if call.name in _SHARED or (over.frame and not by_rows):
             return over
         picks = call.name in _PICKS and (not over.order or call.name == "first_value")
-        if not (call.name in _PLACES or by_rows or picks):
+        if not (call.name in _POSITIONAL or by_rows or picks):
             return over
         there = {expr.column for expr in (*over.partition, *(key.expr for key in over.order))}
         keys = tuple(
@@ -113,12 +113,12 @@ class _Breaker:
             return over
         if over.order:
             return replace(over, order=(*over.order, *keys))
-        if call.name in _PLACES:
-            return over  # Spark wants an order there
+        if call.name in _POSITIONAL:
+            return over  # Spark requires an order there
         return replace(over, order=keys, frame=over.frame or _WHOLE)
 
     def _rows_apart(self, first: Iterable[str]) -> list[Expr]:
-        """What tells the rows apart that window functions see: columns, or what is grouped by."""
+        """The expressions that distinguish the rows under window functions: columns, or grouping expressions."""
         if self.partial_keys is not None:
             return _sortable([(of_column(column), column.type) for column in self.partial_keys])
         if not self.block.aggregated:
@@ -132,7 +132,7 @@ class _Breaker:
         return _sortable(list(zip(keys, types, strict=True)))
 
     def _columns(self, first: Iterable[str]) -> list[Expr]:
-        """All columns of FROM, those that are event times first."""
+        """All columns of FROM, event times first."""
         columns = [
             column
             for item in self.block.sources
@@ -179,7 +179,7 @@ class _Breaker:
 
     @staticmethod
     def _text(call: Call, value: Expr, times: Sequence[Expr]) -> Call:
-        """Values in one text: in the order that is asked for, or in that of event time, and then in their own."""
+        """Values concatenated in the order of the call, or else of event time, and then of the values."""
         if call.order:
             return call if call.distinct else replace(call, order=(*call.order, SortKey(value)))
         order = [value] if call.distinct else [*times[:1], value]
@@ -187,14 +187,14 @@ class _Breaker:
 
 
 def _sortable(keys: Sequence[tuple[Expr, str]]) -> list[Expr]:
-    """Those that can be sorted by. Nested ones come last, in a form that only Spark reads: their order is its own."""
+    """The sortable expressions. Nested types come last, in a form that only Spark reads: their order is Spark's own."""
     usable = [(key, type) for key, type in keys if orderable(type)]
     plain = [key for key, type in usable if not _NESTED.search(type)]
     return plain + [Expr(("struct", "(", *key.parts, ")")) for key, type in usable if _NESTED.search(type)]
 
 
 def _order(pick: Pick, keys: Sequence[Expr]) -> Expr:
-    """What a row is picked by."""
+    """The order that a row is picked by."""
     parts: list[Part] = ["struct", "("]
     for index, key in enumerate([*([pick.order] if pick.order is not None else []), *keys]):
         parts += [*([","] if index else []), *key.parts]

@@ -1,4 +1,4 @@
-"""Types of Spark's that DuckDB has too."""
+"""Spark types that DuckDB has too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DUCKDB_TYPES = {
 
 
 def duckdb_type(spark_type: str) -> str | None:
-    """The type of DuckDB's that holds the same values, if there is one."""
+    """The DuckDB type that holds the same values, if there is one."""
     if spark_type.startswith("array<"):
         inner = duckdb_type(spark_type[6:-1])
         return f"{inner}[]" if inner is not None else None
@@ -34,7 +34,7 @@ def duckdb_type(spark_type: str) -> str | None:
 
 
 def _struct_type(spark_type: str) -> str | None:
-    """A row of columns with all their names in quotes, as partials are kept, and the rows of tables outside.
+    """A struct type with all its names in quotes, as in partials and in rows of external tables.
 
     >>> _struct_type("struct<`id`:bigint,`a``b`:decimal(3,1)>")
     'STRUCT("id" BIGINT, "a`b" DECIMAL(3,1))'
@@ -50,5 +50,5 @@ def _struct_type(spark_type: str) -> str | None:
     return f"STRUCT({', '.join(fields)})"
 
 
-#: A column of a row, and its type: a plain one, or a row of plain ones.
+#: A field of a struct, and its type: a plain type, or a struct of plain types.
 _FIELD = re.compile(r"`((?:[^`]|``)*)`:(\w+(?:\(\d+,\d+\)|<(?:`(?:[^`]|``)*`:\w+(?:\(\d+,\d+\))?,?)*>)?)")

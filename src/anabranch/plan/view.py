@@ -1,7 +1,7 @@
-"""A continuous query as the catalog holds it: a view, or one of the hidden nodes that its changes are computed by.
+"""A continuous query in the catalog: a view, or one of the hidden nodes that compute its changes.
 
-What is known of it stands in groups: what it computes and reads, the keys that its rows are found again by, how the
-inputs of a join can meet, how its columns progress, when it shows changes, where it begins, and what became of it.
+Its fields are in groups: its query, the keys that identify its rows, its join, the progress of its columns, its
+emission, its beginning, and its state.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from anabranch.algebra.triggers import Triggers
 from anabranch.plan.states import BlockUse
 from anabranch.types import Field
 
-#: The column of a node that asks tables outside: the version whose run asked.
+#: The column of a node that looks up external tables: the version of the run that did.
 ASKED = "_asked"
-#: What EMIT STREAM adds: whether a row is taken back, when, and as which change of its key.
+#: The columns that EMIT STREAM adds: whether a row is retracted, when, and which change of its key it is.
 STREAM_FIELDS = (Field("undo", "string"), Field("ptime", "timestamp"), Field("ver", "bigint"))
 
 
@@ -28,7 +28,7 @@ STREAM_FIELDS = (Field("undo", "string"), Field("ptime", "timestamp"), Field("ve
 
 @dataclass(frozen=True)
 class Output:
-    """One output column of a view whose changes need no Spark: a key, a bound of the window, or an aggregate."""
+    """An output column of a view whose changes need no Spark: a key, a window bound, or an aggregate."""
 
     name: str
     type: str
@@ -38,21 +38,21 @@ class Output:
 
 @dataclass(frozen=True)
 class TableLookup:
-    """A table outside that each row asks for its matches: by which columns, and by what of a row named `of`."""
+    """An external table in which each row looks up its matches, by columns compared with expressions over a row."""
 
     table: str
     of: str
     expressions: tuple[str, ...]
-    by: tuple[str, ...]  # one column for each expression
-    columns: tuple[str, ...]  # what is kept of each match
-    into: str  # the column that holds the list of them
-    signs: tuple[str, ...] = ()  # how each column compares with its expression; empty: all of them are equal
-    types: tuple[str, ...] = ()  # of the values of the expressions, where they are not those of the columns
+    by: tuple[str, ...]  # a column for each expression
+    columns: tuple[str, ...]  # the kept columns of each match
+    into: str  # the column with the list of matches
+    signs: tuple[str, ...] = ()  # how each column compares with its expression; empty: all by =
+    types: tuple[str, ...] = ()  # of the expressions, where they differ from those of the columns
 
 
 @dataclass(frozen=True)
 class NodeQuery:
-    """What a node computes, as Spark SQL over placeholders, and what stands behind these."""
+    """What a node computes, as Spark SQL over placeholders, and what these refer to."""
 
     text: str
     blocks: tuple[BlockUse, ...] = ()
@@ -60,11 +60,11 @@ class NodeQuery:
     streams: Mapping[str, str] = field(default_factory=dict)  # placeholder -> stream, where rows of a stream are read
     tables: Mapping[str, str] = field(default_factory=dict)  # placeholder -> table
     views: Mapping[str, str] = field(default_factory=dict)  # placeholder -> view
-    asks: tuple[TableLookup, ...] = ()  # the tables outside that a node of kind "lookup" asks
+    asks: tuple[TableLookup, ...] = ()  # the external tables that a "lookup" node looks up
     direct: tuple[Output, ...] = ()  # set when the changes can be computed on the driver
     ordered: bool = False
-    spark_text: str = ""  # the query as Spark is to run it, where that is not `text`
-    included: tuple[str, ...] = ()  # the views whose queries are part of its own
+    spark_text: str = ""  # the query that Spark runs, where it is not `text`
+    included: tuple[str, ...] = ()  # the views whose queries were merged into its own
 
 
 # ------------------------------------------------------------------------------------------------ keys
@@ -72,7 +72,7 @@ class NodeQuery:
 
 @dataclass(frozen=True)
 class Touch:
-    """Which keys new rows of an input touch: `text` gives them, with the new rows behind the placeholder `input`."""
+    """The keys that new rows of an input touch: `text` returns them, with the new rows as the placeholder `input`."""
 
     input: str
     text: str
@@ -80,10 +80,10 @@ class Touch:
 
 @dataclass(frozen=True)
 class Narrow:
-    """Columns of an input that hold the key, one entry a column of the key; only rows of touched keys are read.
+    """The columns of an input for each column of the key; only rows of touched keys are read.
 
-    Where a column of the key is a bound of windows, `times` has the column that these lie along, and how far a row of a
-    window is from that bound, in microseconds.
+    Where a key column is a window bound, `times` has the time column of the windows, and the range of the distance of
+    a window's rows from that bound, in microseconds.
     """
 
     input: str
@@ -93,16 +93,16 @@ class Narrow:
 
 @dataclass(frozen=True)
 class NodeKeys:
-    """The columns that the rows of a node are found again by."""
+    """The columns that identify the rows of a node."""
 
     columns: tuple[Field, ...] = ()
     touches: tuple[Touch, ...] = ()
     narrows: tuple[Narrow, ...] = ()
-    #: Of a node over a stream for which what it shows and new rows are enough: the columns of the stream, as it shows
-    #: them; none where new rows alone are enough. None: it looks at all rows.
+    #: Of a node over a stream that needs only what it shows and new rows: the columns of the stream, as it shows them;
+    #: empty where new rows are enough. None: it reads all rows.
     retained: Mapping[str, str] | None = None
-    kept: tuple[Field, ...] = ()  # columns of these rows that it does not show
-    reason: str = ""  # why it has no keys, and is computed as a whole
+    kept: tuple[Field, ...] = ()  # hidden columns of these rows
+    reason: str = ""  # why it has no keys and is recomputed as a whole
 
 
 # ------------------------------------------------------------------------------------------------ joins
@@ -110,25 +110,25 @@ class NodeKeys:
 
 @dataclass(frozen=True)
 class JoinInput:
-    """An input of a join that changes: what the query calls it, and its event time."""
+    """A changing input of a join: its name in the query, and its event time."""
 
-    input: str  # as the bands have it
+    input: str  # as in the bands
     name: str
     time: str  # empty: it has none
-    versions: bool = False  # of which each ends when the next one begins
+    versions: bool = False  # each of which ends when the next begins
 
 
 @dataclass(frozen=True)
 class NodeJoin:
-    """How the rows of the inputs of a join can meet. What is read twice has two names: `@s:a` and `@s:a#1`."""
+    """Which rows of the inputs of a join can be joined. An input that is read twice has two names: `@s:a`, `@s:a#1`."""
 
     bands: tuple[JoinBand, ...] = ()
-    steps: int = 0  # so many steps from new rows all those are that an outer join has to look at; 0: anywhere
+    steps: int = 0  # how many steps from new rows an outer join has to read; 0: all rows
     inputs: tuple[JoinInput, ...] = ()  # all that change
-    streams: Mapping[str, str] = field(default_factory=dict)  # inputs that pass the rows of one stream on -> stream
-    #: Inputs with the rows of a view whose changes are kept, as they are or passed on -> view.
+    streams: Mapping[str, str] = field(default_factory=dict)  # inputs that pass on the rows of one stream -> stream
+    #: Inputs that are a view whose changes are kept, or pass on its rows -> view.
     views: Mapping[str, str] = field(default_factory=dict)
-    aggregated: bool = False  # it gives what the new pairs of each run add up to, and not the pairs
+    aggregated: bool = False  # it returns an aggregate of the new pairs of each run, and not the pairs
 
 
 # ------------------------------------------------------------------------------------------------ progress
@@ -136,28 +136,27 @@ class NodeJoin:
 
 @dataclass(frozen=True)
 class JointProgress:
-    """How far the columns of a view are behind the event times of what it reads, as the conditions of its join say.
+    """How far the columns of a view can be behind the event times of its inputs, by the conditions of its join.
 
-    `behind` has columns that are times, `closes` those by which its groups close: the progress that has passed a group
-    is the bound of its column, brought to the end of its window. `ends` are the columns of its key the last of which
-    closes a group, where that is not any one alone.
+    `behind` has its time columns, `closes` those by which its groups close: the progress that has passed a group is the
+    bound of its column, moved to the end of its window. `ends` are the key columns of which the last closes a group,
+    where no single column does.
     """
 
     inputs: tuple[str, ...]  # placeholders
     behind: Mapping[str, Distances]
     closes: Mapping[str, Distances]
     ends: tuple[str, ...] = ()
-    inner: bool = True  # no row of it comes out without partners
+    inner: bool = True  # it returns no row without partners
 
 
 @dataclass(frozen=True)
 class Ends:
-    """When windows end that other rows than a row's own make, by the event times of the one input that has them.
+    """When windows that depend on other rows end, by the event times of the input that has them.
 
-    A window ends `after` the time of its last row; or, with `every`, where so much has gone by since `origin`, whatever
-    rows there are. With a `gap` these are sessions: rows of one value of the columns `apart` that are not further from
-    each other; `single`: each row of the answer is from one of them. `columns` of the answer show the end, `starts` the
-    start of a session.
+    A window ends `after` the time of its last row; or, with `every`, at multiples of it since `origin`, whatever rows
+    there are. With a `gap` the windows are sessions: rows with equal columns `apart` and no larger distance; `single`:
+    each row of the answer is from one session. `columns` of the answer show the end, `starts` the start of a session.
     """
 
     input: str
@@ -173,18 +172,18 @@ class Ends:
 
     @property
     def shows_session(self) -> bool:
-        """Whether a row of the answer tells the session that it is from."""
+        """Whether a row of the answer identifies its session."""
         return self.single and bool(self.columns or self.starts)
 
     def renamed(self, name: Callable[[str], str | None]) -> Ends:
-        """The same under other names; None: a column that is not shown any more."""
+        """The same with renamed columns; None: a column that is no longer shown."""
         columns, starts = (
             tuple(new for old in names if (new := name(old)) is not None) for names in (self.columns, self.starts)
         )
         return replace(self, columns=columns, starts=starts)
 
     def passed(self, bound: int | None) -> int | None:
-        """A bound rounded down to where a row can be in a window that has ended by then: all earlier ones are late.
+        """A bound rounded down to the end of the last window that ended by then: all earlier rows are late.
 
         >>> Ends("@s:s", "ts", 0, every=60).passed(119), Ends("@s:s", "ts", 6, gap=5).passed(119)
         (60, 119)
@@ -198,20 +197,20 @@ class Ends:
 class NodeProgress:
     """How the columns of a node progress, and when its windows end."""
 
-    times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
-    time: str = ""  # the column of event times by whose range the files of its changes are known; empty: they are not
-    joint: JointProgress | None = None  # where it joins
-    ends: Ends | None = None  # when its windows end, where other rows than a row's own make them
-    #: What its windows close by: event time, the number of "rows" or of "chunks", or the time of "arrival".
+    times: Mapping[str, int] = field(default_factory=dict)  # column -> offset to the end of its window
+    time: str = ""  # the event time column whose range is known of each file of changes; empty: none
+    joint: JointProgress | None = None  # if it is a join
+    ends: Ends | None = None  # when its windows end, where they depend on other rows
+    #: The clock that closes its windows: event time, the number of "rows" or of "chunks", or the time of "arrival".
     clock: str = "event"
     cuts: tuple[tuple[str, str], ...] = ()  # streams and the columns whose changes end the chunks that are counted
     ahead: int | None = None  # how long after its time a row can still change; None: it has no window functions
-    next_rows: int = 0  # and which of the next rows of its partition it waits for; 0: for none
+    next_rows: int = 0  # which of the next rows of its partition it waits for; 0: none
     final: str = ""  # then the query with one more column, FINAL: the progress at which a row is final
 
 
 def leading_time(fields: Iterable[Field], times: Mapping[str, int]) -> str:
-    """The column of event times that rows are found by: the first, where windows are the one they start at.
+    """The event time column by which rows are found: the first, of windows their start.
 
     >>> leading_time([Field("e", "timestamp"), Field("s", "timestamp")], {"e": 0, "s": 60})
     's'
@@ -229,34 +228,33 @@ class NodeEmission:
 
     mode: str = "read"  # computed when read; "feed": every change is kept; "close": when windows close; "triggers"
     late: str = "correct"
-    as_changes: bool = False  # a read shows the changes themselves
+    as_changes: bool = False  # a read returns the changes themselves
     triggers: Triggers | None = None
     counted: str | None = None  # the placeholder of the stream, or of the records, that a trigger counts one by one
-    closing: str = ""  # the column that says when a window closes, where that is looked at row by row of the answer
-    budget: Budget | None = None  # how much of what closes a run may show; None: all of it
+    closing: str = ""  # the column that gives when a window closes, where each row of the answer is checked
+    budget: Budget | None = None  # how many closed windows a run may show; None: all
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a node has of the past."""
+    """Where a node begins in its inputs."""
 
     start: str = ""  # START AT, as it was written
-    #: By stream, the first run and the number of the first row that it has; streams that are not here it has from the
-    #: beginning.
+    #: By stream, its first run and the number of its first row; other streams are read from the beginning.
     rows: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    #: The static tables as they were when it was made: table -> the version, and the version of the table's own.
+    #: The static tables when it was created: table -> the ledger's version, and the table's own version.
     table_versions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class NodeState:
-    """What has become of a node since it was made."""
+    """The state of a node since its creation."""
 
-    generation: int = 0  # how often its own tables were begun anew, because their columns had changed
-    enriched: bool = False  # a stateless node inside a view whose rows are kept: they have met static tables, once
-    refreshed: bool = False  # a static table that it reads was refreshed, and had changed
-    corrected: bool = False  # its query was another one once, and rows of that were taken back
-    lacks: int = 0  # how many rows it could not compute; they are in no table of its own
+    generation: int = 0  # how often its own tables were restarted because their columns had changed
+    enriched: bool = False  # an inner stateless node whose rows are kept as once joined with static tables
+    refreshed: bool = False  # a refresh changed a static table that it reads
+    corrected: bool = False  # its query was changed, and rows of the old one were retracted
+    lacks: int = 0  # number of rows that it could not compute; none of its tables has them
     stopped: str = ""  # why it takes no more rows; then it cannot be read
 
 
@@ -294,12 +292,12 @@ class View:
         return f"{self.id}.pending{self._generation}"
 
     def left_out_table(self, input: str) -> str:
-        """The table of the rows of an input that were left out."""
+        """The table of the dropped rows of an input."""
         return f"{self.id}.left_out{self.inputs.index(input)}{self._generation}"
 
     @property
     def own_tables(self) -> tuple[str, ...]:
-        """All tables of the ledger that are its own and no other's, whether they are there or not."""
+        """All ledger tables that only it uses, whether they exist or not."""
         left_out = (self.left_out_table(input) for input in self.leaves_out)
         return (self.changes_table, self.pending_table, *left_out)
 
@@ -332,13 +330,13 @@ class View:
 
     @property
     def hidden(self) -> tuple[Field, ...]:
-        """The columns of its key, and of the rows that it goes on from, that it does not show."""
+        """The columns that it does not show, of its key and of the rows that it continues from."""
         shown = {field.name for field in self.fields}
         return (*(key for key in self.keying.columns if key.name not in shown), *self.keying.kept)
 
     @property
     def final_times(self) -> Mapping[str, int]:
-        """Its times, each with what to add to it for the progress by which all rows of it are final and shown."""
+        """Its time columns, with the offset to the progress at which rows are final and shown."""
         return dict.fromkeys(self.progress.times, FOREVER) if self.progress.final else self.progress.times
 
     # ---- how it is computed
@@ -352,19 +350,19 @@ class View:
 
     @property
     def follows_from_shown(self) -> bool:
-        """Whether its changes follow from what it shows and the new rows: it need not look at those of the past."""
+        """Whether its changes follow from what it shows and the new rows, without past rows."""
         plain = self.emission.mode == "feed" and self.emission.late == "correct" and self.emission.counted is None
         return self.keying.retained is not None and plain
 
     @property
     def counts_by_run(self) -> bool:
-        """Whether its trigger counts the changes of a run together, and not one record after the other."""
+        """Whether its trigger counts the changes of a run together, and not record by record."""
         triggers = self.emission.triggers
         return self.emission.counted is None and triggers is not None and (triggers.counting or 1) > 1
 
     @property
     def enriches_at_ingest(self) -> bool:
-        """Whether it is of rows that meet static tables when they come, and are kept like that."""
+        """Whether it joins rows with static tables when they arrive, and keeps the result."""
         return self.kept and self.operator == "stateless" and (bool(self.query.streams) or self.state.enriched)
 
     @property
@@ -374,8 +372,8 @@ class View:
 
     @property
     def leaves_out(self) -> tuple[str, ...]:
-        """The inputs whose rows stay out of what it emits, for ever, if they come too late: windows that other rows
-        make, and joins that show rows without partners, are one answer, and have a row or have it not."""
+        """The inputs whose rows are dropped for good if they are too late: an answer of windows that depend on other
+        rows, or of joins that show rows without partners, cannot be corrected for one row."""
         emission, ends = self.emission, self.progress.ends
         if emission.closing:
             return (ends.input,) if emission.late in ("drop", "archive") and ends is not None else ()
@@ -385,37 +383,37 @@ class View:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The placeholders of what a node reads and that changes."""
+        """The placeholders of a node's changing inputs."""
         return (*(use.placeholder for use in self.query.blocks), *self.query.streams, *self.query.views)
 
     @property
     def join_sources(self) -> dict[str, str]:
-        """The streams of a join, and the views with event times, under the names that its bands have for them."""
+        """The streams of a join, and the views with event times, under their names in the bands."""
         twice = {name for band in self.join.bands for name in (band.one, band.other)}
         known = {**self.query.streams, **self.join.streams, **self.join.views}
         return {**known, **{name: known[name.partition("#")[0]] for name in sorted(twice)}}
 
     @property
     def of_streams(self) -> bool:
-        """Whether all it reads and that changes are rows of streams, at most filtered and projected on the way."""
+        """Whether all its changing inputs are rows of streams, at most filtered and projected."""
         return not self.query.blocks and self.query.views.keys() <= self.join.streams.keys()
 
     @property
     def in_time(self) -> bool:
-        """Whether all it reads and that changes are rows of streams, or of views that have event times."""
+        """Whether all its changing inputs are rows of streams, or of views with event times."""
         return not self.query.blocks and self.query.views.keys() <= {**self.join.streams, **self.join.views}.keys()
 
     @property
     def follows(self) -> bool:
-        """Whether it is the rows of one input, each with the next one, which is looked for within bounds."""
+        """Whether it pairs each row of its only input with the next row within bounds."""
         return self.join.steps == 1
 
     def needed(self, bounds: Mapping[str, int | None]) -> dict[str, int]:
-        """From which time on rows of the inputs of a join can still matter, by how far each of these has come."""
+        """By bounded input of a join: the least time of rows that can still matter, from the progress of the inputs."""
         bands, steps = self.join.bands, self.join.steps
         return needed_around(bands, bounds, steps) if steps else needed(bands, bounds)
 
     def lets_go(self, input: str) -> bool:
-        """Whether rows of an input of a join can no longer matter once the others have come so far."""
+        """Whether the progress of the other inputs bounds which rows of an input a join still needs."""
         kept = self.needed(dict.fromkeys(self.join_sources, 0)) if self.in_time else {}
         return any(input in (name, name.partition("#")[0]) for name in kept)

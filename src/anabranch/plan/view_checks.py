@@ -1,5 +1,5 @@
-"""What the nodes of a view have in common: what no view can be, what its clause EMIT makes of a node, and the
-definitions that a plan brings into the catalog."""
+"""Checks and changes that all nodes of a view share: refusals, the EMIT clause, and the definitions that a plan adds to
+the catalog."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Emission, Query
 from anabranch.types import Field
 
-#: Columns that are kept with every change.
+#: Reserved names: the columns of every change.
 _OWN = re.compile(r"_(diff|version|at|k[0-9]+)", re.IGNORECASE)
 
 
 def check(text: str, query: Query, catalog: Catalog, feed: bool) -> Catalog:
-    """Refuse what no view can be; the catalog as the hints of the query have it."""
+    """Refuse queries that cannot be a view; returns the catalog with the query's hints applied."""
     catalog = with_hints(text, query, catalog)
     refuse_volatile(text, query, kept=feed or needs_lookups(text, catalog, query))
     refuse_refreshable(text, catalog, query)
@@ -38,7 +38,7 @@ def check(text: str, query: Query, catalog: Catalog, feed: bool) -> Catalog:
 
 
 def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:
-    """Refuse to wait where nothing ever comes: for windows or records of a query that reads no stream."""
+    """Refuse an emission clause that waits for windows or records of a query that reads no stream."""
     binder = Binder(text, catalog, query)
     for each in query.queries():
         emission = emission_of(each)
@@ -53,7 +53,7 @@ def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:
 
 
 def begun(planned: Planned, catalog: Catalog, planning: PlanningContext) -> Planned:
-    """A plan whose views know with which row of each stream they start, where that is not the first."""
+    """A plan whose views have their first row of each stream, where it is not the stream's first."""
     states = {**catalog.objects, **{each.id: each for each in planned.objects}}
 
     def from_row(view: View) -> View:
@@ -87,7 +87,7 @@ def closing_by_panes(view: View, emission: Emission) -> View:
 
 
 def on_event_time(planned: Planned, catalog: Catalog) -> bool:
-    """Whether the panes of a plain view lie along the event time of their stream."""
+    """Whether the panes of a plain view use the event time of their stream."""
     ids = {use.panes for use in planned.view.query.blocks}
     panes = [each for each in planned.objects if isinstance(each, Panes) and each.id in ids]
     panes += [catalog.panes(id) for id in ids - {each.id for each in panes}]
@@ -97,12 +97,12 @@ def on_event_time(planned: Planned, catalog: Catalog) -> bool:
 
 
 def emission_of(query: Query) -> Emission | None:
-    """The emission clause of a query that says something."""
+    """The emission clause of a query, if it differs from the default."""
     return query.emission if query.emission is not None and query.emission.mode != "read" else None
 
 
 def _window_columns(view: View) -> dict[str, int]:
-    """The columns of a plain view over panes that are bounds of windows."""
+    """The columns of a plain view over panes that are window bounds."""
     windows = view.query.blocks[0].sliding if view.query.blocks else None
     if windows is None:
         return {}
@@ -111,7 +111,7 @@ def _window_columns(view: View) -> dict[str, int]:
 
 
 def refuse_own_names(text: str, query: Query, fields: Sequence[Field], emit: str) -> None:
-    """Refuse columns whose names are those that changes have."""
+    """Refuse output columns with the names of the columns of changes."""
     taken = next((each for each in fields if _OWN.fullmatch(each.name)), None)
     if taken is not None and emit != "read":
         what = f"the name {taken.name} is taken: a change has a column of this name beside those of the query"
@@ -119,7 +119,7 @@ def refuse_own_names(text: str, query: Query, fields: Sequence[Field], emit: str
 
 
 def planned(made: Sequence[View], root: View, catalog: Catalog, planning: PlanningContext, placer: Placer) -> Planned:
-    """A view with its nodes and all that has to be made with them."""
+    """The plan of a view: its nodes, and all that has to be created with them."""
     nodes = [replace(node, owner=root.id) for node in made]
     kept: dict[str, Stream] = {}
     for view in (*nodes, root):
@@ -145,9 +145,9 @@ def refuse_budget(text: str, emission: Emission, reason: str) -> None:
 
 
 def refuse_late(text: str, view: View, emission: Emission, ends: Ends | None) -> None:
-    """Refuse what cannot be done with late rows of windows whose ends are looked for in the answer."""
+    """Refuse LATE policies that windows do not support whose ends come from the answer."""
     counted = view.progress.clock != "event" and len({*view.query.streams.values(), *view.query.views.values()}) == 1
-    if emission.late == "correct" or ends is not None or counted:  # nothing that is counted comes late
+    if emission.late == "correct" or ends is not None or counted:  # what is counted is never late
         return
     clause = f"LATE {emission.late.upper()}"
     raise refuse(
@@ -159,7 +159,7 @@ def refuse_late(text: str, view: View, emission: Emission, ends: Ends | None) ->
 
 
 def renamed(view: View, fields: tuple[Field, ...]) -> View:
-    """The same node with other names for its columns."""
+    """The same node with renamed columns."""
     names = {old.name: new.name for old, new in zip(view.fields, fields, strict=True)}
     keys = tuple(Field(names.get(key.name, key.name), key.type) for key in view.keying.columns)
     times = {names.get(name, name): shift for name, shift in view.progress.times.items()}
@@ -183,7 +183,7 @@ def renamed(view: View, fields: tuple[Field, ...]) -> View:
 
 
 def by_live_keys(view: View) -> View:
-    """The same node keyed by those of its keys that no REFRESH of a static table changes while they wait."""
+    """The same node keyed only by keys that no REFRESH of a static table changes while they wait."""
     if not view.query.tables or len(view.keying.narrows) != 1:
         return view
     (narrow,) = view.keying.narrows
@@ -197,7 +197,7 @@ def by_live_keys(view: View) -> View:
 
 
 def coarser(view: View, keys: tuple[Field, ...]) -> View:
-    """The same node keyed by some of its keys only."""
+    """The same node keyed by some of its keys."""
     kept = [index for index, key in enumerate(view.keying.columns) if key in keys]
     chosen = items([f"`k{index}`" for index in kept])
     touches = tuple(Touch(each.input, f"SELECT DISTINCT {chosen} FROM ({each.text})") for each in view.keying.touches)

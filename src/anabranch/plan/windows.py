@@ -1,4 +1,4 @@
-"""The windows of a query as SQL: a relation with a row for each window that a row is in."""
+"""The windows of a query as SQL: a relation with a row for each pair of a row and one of its windows."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ ID = "window_id"
 
 
 def sliding(window: WindowSpec) -> SlidingWindows | None:
-    """Windows of one size, one every slide, that a row's own value tells; None for all others."""
+    """Windows of a fixed size and slide that follow from the row alone; None for all others."""
     found = window.type
     return found if isinstance(found, SlidingWindows) else None
 
 
 def needs_numbers(window: WindowSpec) -> bool:
-    """Whether windows are told by the order in which rows came."""
+    """Whether windows depend on the order of arrival."""
     return window.attribute != "column" or window.type.needs_numbers
 
 
 def value_sql(window: WindowSpec, row: str = "") -> str:
-    """What windows lie along, as a BIGINT: microseconds, or a number. `row` stands before the column."""
+    """The value by which rows go into windows, as a BIGINT: microseconds, or a number. `row` qualifies the column."""
     if window.along_numbers:
         return f"{row}{ROW_NUM}"
     if window.attribute == "arrival_ts":
@@ -42,17 +42,17 @@ def value_sql(window: WindowSpec, row: str = "") -> str:
 
 
 def micros_sql(column: str) -> str:
-    """An event time as microseconds; a time without a zone is taken as UTC."""
+    """An event time in microseconds; a time without a zone is read as UTC."""
     return f"unix_micros(CAST({column} AS TIMESTAMP))"
 
 
 def windowed_sql(
     source: str, window: WindowSpec, *, with_id: bool = False, closed: bool = False, covered: Sequence[str] = ()
 ) -> str:
-    """A relation with a row for each window a row is in, and the bounds of that window. No value, no window.
+    """A relation with a row for each window of each row, and the bounds of that window. NULL is in no window.
 
-    With `closed`, only the windows of counted rows that are full. `covered` are columns of the rows that have the names
-    of those of windows: a row that comes from a window has the columns of its new one.
+    With `closed`, only full windows of counted rows. `covered` are columns of the rows with the names of window
+    columns: those of the new window hide them.
     """
     value = value_sql(window, "__rows.")
     windows = window.type
@@ -85,7 +85,7 @@ def windowed_sql(
 def blocks_sql(chunks: str, count: int) -> str:
     """A relation of chunks as one of the newest `count` chunks of each epoch, both counted in chunks.
 
-    Epochs that no chunk has begun yet are in it too: the other side of a join may have begun them.
+    It includes epochs that have no chunk yet: the other input of a join may have begun them.
     """
     epoch = "__label + __later"
     return (
@@ -96,21 +96,21 @@ def blocks_sql(chunks: str, count: int) -> str:
 
 
 def changes_sql(column: str) -> str:
-    """How often a column of the rows behind `@rows` has changed, in the order in which they came."""
+    """How often a column of `@rows` has changed so far, in order of arrival."""
     key = f"struct({quote_name(column)})"
     changed = f"NOT (lag({key}) OVER (ORDER BY {ROW_NUM}) <=> {key}) AND lag({ROW_NUM}) OVER (ORDER BY {ROW_NUM}) >= 0"
     return f"SELECT count_if(__changed) FROM (SELECT {changed} AS __changed FROM `@rows`)"
 
 
 def newest_sql(window: WindowSpec) -> str:
-    """NEWEST among the columns of a window that asks for it."""
+    """NEWEST as a window column, where the window needs it."""
     if window.pairs == "none":
         return ""
     new = "__label = __wid" if window.block else f"{value_sql(window)} >= __end - {window.slide}"
     return f", {new if window.pairs == 'once' else f'bool_or({new}) OVER (PARTITION BY __wid)'} AS {NEWEST}"
 
 
-#: Whether a row of windows that are filled in is one that came.
+#: The column of FILLED windows that marks real rows.
 HERE = "__here"
 
 
@@ -122,7 +122,7 @@ def _start(window: WindowSpec) -> int:
 
 
 def filled_sql(rows: str, window: WindowSpec, *, with_id: bool = False) -> str:
-    """A relation of tumbling windows with a row for those without any between the first and the last: all NULL."""
+    """A relation of tumbling windows with a row of NULLs for each empty window between the first and the last."""
     start = "window_start" if window.rows else "unix_micros(window_start)"
     every = all_between_sql(start, window.size)
     bounds = bounds_sql("start", f"start + {window.size}", window.size, number=window.rows)
@@ -138,7 +138,7 @@ def filled_sql(rows: str, window: WindowSpec, *, with_id: bool = False) -> str:
 
 
 def _plain(source: str, windows: SlidingWindows, value: str, but: str) -> str:
-    """The relation of the most common windows, with as little around it as can be."""
+    """The relation of the most common windows, as simple as possible."""
     if windows.tumbling:
         start = last_window_sql(value, windows, 1, "spark")
         bounds = bounds_sql(start, f"{start} + {windows.size}", windows.size)
@@ -149,14 +149,14 @@ def _plain(source: str, windows: SlidingWindows, value: str, but: str) -> str:
 
 
 def window_columns_sql(window: WindowSpec, start: str, end: str) -> str:
-    """The three columns of a window. One that ends at a row shows that row's value as its end, and holds it."""
+    """The three columns of a window. A window that ends at a row has that row's value as its end, inclusive."""
     if window.type.ends_at_row:
         return ending_columns_sql(f"{start} - 1", f"{end} - 1", number=window.rows)
     return bounds_sql(start, end, window.type.shortest, number=window.rows)
 
 
 def ending_columns_sql(start: str, end: str, *, number: bool) -> str:
-    """The three columns of a window that ends at a row; it holds its end, and not its start."""
+    """The three columns of a window that ends at a row: its end is inclusive, its start exclusive."""
     names = {"window_start": start, "window_end": end, "window_time": end}
     return ", ".join(
         f"({text}) AS {name}" if number else f"timestamp_micros({text}) AS {name}" for name, text in names.items()
@@ -164,7 +164,7 @@ def ending_columns_sql(start: str, end: str, *, number: bool) -> str:
 
 
 def bounds_sql(start: str, end: str, size: int, *, number: bool = False) -> str:
-    """The three columns of a window of a size, from its start and its end in microseconds; or of windows of numbers."""
+    """The three columns of a window of a size, from its start and end in microseconds, or as numbers."""
     if number:
         return f"{start} AS window_start, {end} AS window_end, {end} - 1 AS window_time"
     return (
@@ -174,7 +174,7 @@ def bounds_sql(start: str, end: str, size: int, *, number: bool = False) -> str:
 
 
 def closing_shift(window: WindowSpec, column: str) -> int | None:
-    """What to add to a column of a window for the progress at which the window closes; None if that cannot be told."""
+    """The offset from a window's column to the progress that closes the window; None if there is none."""
     windows = window.type
     if not windows.closes_by_progress:
         return None

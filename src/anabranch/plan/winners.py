@@ -1,4 +1,4 @@
-"""Which row an aggregate picks: what tells rows apart, and the calls that pick one so that it is always the same.
+"""Deterministic picks of rows: the order of rows, and the aggregate calls that always pick the same row.
 
     first(v)            min_by(v, struct(`ts`, `k`, `n`, `v`)): by event time, and then by all columns
     min_by(v, n)        min_by(v, CASE WHEN (n) IS NOT NULL THEN struct(n, `ts`, `k`, `n`, `v`) END)
@@ -18,11 +18,11 @@ from anabranch.plan.definitions import Stream
 from anabranch.plan.states import Panes, Rows
 from anabranch.plan.view import View
 
-#: Aggregates that take any row, and what takes the lowest or the highest.
+#: Aggregates that pick any row, with those that pick the lowest or the highest.
 _ANY = {"first": "min_by", "first_value": "min_by", "any_value": "min_by", "last": "max_by", "last_value": "max_by"}
 _BY = ("min_by", "max_by")
 LISTS = ("collect_list", "array_agg")
-#: Those that list values in one text.
+#: Aggregates that concatenate values in one text.
 TEXTS = ("listagg", "string_agg")
 _NO_ORDER = re.compile(r"\b(map|variant|void|geometry|geography|interval)\b(?! (?:day|hour|minute|second|year|month))")
 _NESTED = re.compile(r"array<|struct<")
@@ -30,21 +30,21 @@ _NESTED = re.compile(r"array<|struct<")
 
 @dataclass(frozen=True)
 class SortKey:
-    """A column to sort by: the parts of its name, as far as it is one, and its text."""
+    """A sort key: the parts of its name, if it is a column, and its text."""
 
     parts: tuple[str, ...]
     text: str
 
 
 def sort_keys(keys: Sequence[tuple[SortKey, str]]) -> list[SortKey]:
-    """Those that can be sorted by. Nested ones come last, in a form that only Spark reads: their order is its own."""
+    """The sortable keys. Nested types come last, in a form that only Spark reads: their order is Spark's own."""
     usable = [(key, type) for key, type in keys if orderable(type)]
     plain = [key for key, type in usable if not _NESTED.search(type)]
     return plain + [SortKey(key.parts, f"struct({key.text})") for key, type in usable if _NESTED.search(type)]
 
 
 def orderable(type: str) -> bool:
-    """Whether values of a type of Spark's can be sorted.
+    """Whether values of a Spark type can be sorted.
 
     >>> [orderable(type) for type in ("int", "array<string>", "map<int,int>", "struct<a:variant>")]
     [True, True, False, False]
@@ -53,7 +53,7 @@ def orderable(type: str) -> bool:
 
 
 def event_times(catalog: Catalog, ids: Iterable[str]) -> frozenset[str]:
-    """The names that event times have in streams and views, and in what those read."""
+    """The names of event times in streams and views, and in what those read."""
     found: set[str] = set()
     for id in ids:
         known = catalog.objects.get(id)

@@ -1,1 +1,1 @@
-"""What can be said of a query from its typed form alone: pure functions, without Spark and without a catalog."""
+"""Properties of a query that follow from its typed form: pure functions, without Spark and without a catalog."""

@@ -1,13 +1,12 @@
-"""Queries over rows that nobody takes back whose answer stays enough to go on from: what was shown and the new rows.
+"""Queries over append-only rows whose next answer follows from the last one and the new rows:
 
     SELECT DISTINCT k, v FROM s
-        a row that is there stays: new rows alone tell what is added
+        shown rows remain: new rows alone decide what is added
 
     SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM s) WHERE n <= 3
-        a row that is not among the first three never comes back among them
+        a row beyond the first three never gets back among them
 
-So the rows of the past need not be read again. Ties are broken by all columns of a row: those that are not shown are
-kept beside those that are.
+So past rows need not be read again. All columns of a row break ties: hidden ones are kept beside those shown.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from anabranch.ir.rel import Scan
 from anabranch.ir.select import SelectBlock
 from anabranch.plan.winners import orderable
 
-#: What numbers rows by their order.
+#: Window functions that number rows by their order.
 RANKS = ("row_number", "rank", "dense_rank")
-#: What a column of a row is called that a view keeps and does not show.
+#: The name of a hidden column that a view keeps.
 ROW = "_row_{}"
 _MIRRORED = {">": "<", ">=": "<=", "=": "=", "==": "="}
 
 
 def is_distinct(block: SelectBlock) -> bool:
-    """Whether a SELECT shows each row of one stream once, of those that it lets through."""
+    """Whether a SELECT is DISTINCT over the filtered rows of one stream."""
     plain = not (block.aggregated or block.over or block.limited or block.generates)
     return block.distinct and plain and _stream(block) is not None
 
 
 def first_ranked(block: SelectBlock) -> dict[Column, str | None]:
-    """What a SELECT with QUALIFY that shows the first rows of each partition calls the columns of its stream, None for
-    those that it does not show; nothing where it shows other rows."""
+    """The output names of the stream columns in a SELECT whose QUALIFY selects the first rows of each partition, None
+    for hidden ones; empty for any other SELECT."""
     if block.qualify is None or not _ranks(block):
         return {}
     ranks = {call.normal for call in block.over}
@@ -45,8 +44,8 @@ def first_ranked(block: SelectBlock) -> dict[Column, str | None]:
 
 
 def first_of(inner: SelectBlock, names: Sequence[str], outer: SelectBlock) -> dict[str, str]:
-    """The same of a SELECT over one with ranks: what the latter, whose columns have these names, calls the columns of
-    the stream; nothing unless it shows all of them."""
+    """The same for a SELECT over one with ranks: the names of the stream columns in the inner one, whose columns have
+    these names; empty unless it shows all of them."""
     simple = not (outer.aggregated or outer.over or outer.distinct or outer.limited or outer.generates)
     if not _ranks(inner) or inner.qualify is not None or outer.where is None or not simple or len(outer.sources) != 1:
         return {}
@@ -60,24 +59,24 @@ def first_of(inner: SelectBlock, names: Sequence[str], outer: SelectBlock) -> di
 
 
 def only_first(condition: Expr, is_rank: Callable[[Part], bool]) -> bool:
-    """Whether a condition holds for all rows in front of one for which it does."""
+    """Whether a condition that holds for a row also holds for all rows before it."""
     return all(_is_first(each, is_rank) for each in conjuncts(condition))
 
 
 def is_kept(column: Column) -> bool:
-    """Whether a column can be kept with what a view shows, which is found again by its value."""
+    """Whether a column can be kept beside those shown: rows are found again by value."""
     return orderable(column.type)
 
 
 def _stream(block: SelectBlock) -> Scan | None:
-    """The stream that a SELECT reads, if it reads nothing else."""
+    """The stream that a SELECT reads, if it is its only input."""
     rel = block.sources[0].rel if len(block.sources) == 1 else None
     plain = isinstance(rel, Scan) and rel.source.kind == "stream" and not block.asks
     return rel if plain and isinstance(rel, Scan) else None
 
 
 def _ranks(block: SelectBlock) -> bool:
-    """Whether a SELECT ranks the rows of one stream, all in the same way, and does nothing else to them."""
+    """Whether a SELECT only ranks the rows of one stream, by one order."""
     simple = not (block.aggregated or block.distinct or block.limited or block.generates)
     windows = {call.over for call in block.over}
     ranked = all(call.name in RANKS for call in block.over)
@@ -85,7 +84,7 @@ def _ranks(block: SelectBlock) -> bool:
 
 
 def _is_first(condition: Expr, is_rank: Callable[[Part], bool]) -> bool:
-    """Whether a condition is `rank <= 3` or the like: then it holds for all rows in front of one for which it does."""
+    """Whether a condition is `rank <= 3` or the like: if it holds for a row, it holds for all rows before it."""
     parts = unwrapped(condition).parts
     if len(parts) != 3:
         return False
@@ -102,7 +101,7 @@ def _integer(part: Part) -> int | None:
 
 
 def _columns(block: SelectBlock, named: Mapping[str, Expr]) -> dict[Column, str | None]:
-    """What the columns of the stream are called where they are shown; nothing if one that is not cannot be kept."""
+    """The output names of the stream columns; empty if a hidden one cannot be kept."""
     stream = _stream(block)
     assert stream is not None
     shown = {expr.column: name for name, expr in named.items() if expr.column is not None}

@@ -1,10 +1,10 @@
-"""How far apart the event times of the two sides of a join are, as its conditions say.
+"""The bands of a join: how far apart the event times of its inputs are, by its conditions.
 
     r.ts BETWEEN s.ts - INTERVAL 2 MINUTES AND s.ts + INTERVAL 3 MINUTES
     r.ts >= s.ts AND r.ts < s.ts + INTERVAL 3 MINUTES
     TUMBLE(s, ts, INTERVAL 5 MINUTES) s JOIN TUMBLE(r, ts, INTERVAL 5 MINUTES) r ON s.window_start = r.window_start
 
-Only what must hold is looked at; how a condition is read, `distances` knows.
+Uses only conditions that must hold; `time_differences` reads a condition.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Times = Sequence[frozenset[Column]]
 
 @dataclass(frozen=True)
 class Band:
-    """The time of one relation less that of another, of rows that meet; None: as far as they like to that side."""
+    """The range of the time of one relation minus that of another, of joined rows; None: unbounded."""
 
     one: Column
     other: Column
@@ -35,9 +35,9 @@ class Band:
 
 
 def find_bands(block: SelectBlock, times: Times) -> list[Band]:
-    """How far apart the event times of any two relations of a join are.
+    """The bands between the event times of any two relations of a join.
 
-    That is said of rows that meet: one that comes out without a partner has no distance.
+    They hold for joined rows: a row without a partner has no distance.
     """
     reach = Reach(block, times)
     found = []
@@ -51,7 +51,7 @@ def find_bands(block: SelectBlock, times: Times) -> list[Band]:
 
 
 class Reach:
-    """How far apart columns of the relations of a join are, where rows of them meet."""
+    """The distances between columns of the relations of a join, in joined rows."""
 
     def __init__(self, block: SelectBlock, times: Times) -> None:
         self.block = block
@@ -64,7 +64,7 @@ class Reach:
         return sorted(self._times[index], key=lambda column: column.name.lower())
 
     def most(self, one: Column, other: Column) -> int | None:
-        """How much the second column is above the first at most; None: as much as it likes."""
+        """The most that the second column can be above the first; None: unbounded."""
         owners = sorted((self.block.owner[one], self.block.owner[other]))
         pair = owners[0], owners[1]
         if pair not in self._found:
@@ -72,7 +72,7 @@ class Reach:
         return 0 if one == other else self._found[pair].get((one, other))
 
     def behind(self, column: Column, index: int) -> tuple[Behind, ...]:
-        """How far a column is behind the event times of a relation."""
+        """How far a column can be behind the event times of a relation."""
         found = []
         windowed = _along(self.block.sources[index])
         for time in self.times(index):
@@ -86,7 +86,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class _Known:
-    """The second of two columns is at most so much above the first; from WHERE, from a window, or from a join."""
+    """A bound of the second of two columns above the first; from WHERE, from a window, or from a join."""
 
     one: Column
     other: Column
@@ -100,7 +100,7 @@ def _known(block: SelectBlock) -> Iterator[_Known]:
     for index, each in enumerate(block.sources):
         if each.on is not None:
             for one, other, most in _differences(each.on, block):
-                # The ON of an outer join is about its own rows: others come out whether it holds or not.
+                # The ON of an outer join restricts only its optional rows: others come out whether it holds or not.
                 if each.inner or index in (block.owner[one], block.owner[other]):
                     yield _Known(one, other, most)
         yield from _of_windows(each)
@@ -113,7 +113,7 @@ def _differences(condition: Expr, block: SelectBlock) -> Iterator[tuple[Column, 
 
 
 def _between(first: int, second: int, block: SelectBlock, known: Iterable[_Known]) -> dict[tuple[Column, Column], int]:
-    """What holds wherever rows of two relations meet, whether those of others that an outer join adds are there."""
+    """The bounds that hold in all joined rows of two relations, also without optional rows of other relations."""
     sides = any(each.kind in ("right", "full") for each in block.sources)
     both = {first, second}
     there = both if sides else both | {index for index, each in enumerate(block.sources) if each.inner}
@@ -127,7 +127,7 @@ def _between(first: int, second: int, block: SelectBlock, known: Iterable[_Known
 
 
 def _of_windows(each: FromItem) -> Iterator[_Known]:
-    """Where the time of a row is in its window."""
+    """The bounds between the time of a row and its window."""
     windowed = _along(each)
     longest = windowed.window.type.longest if windowed is not None else None
     if windowed is None or longest is None or windowed.along is None:
@@ -147,7 +147,7 @@ def _of_windows(each: FromItem) -> Iterator[_Known]:
 
 
 def _along(each: FromItem) -> Windowed | None:
-    """The windows of a relation, where a row's own time tells which it is in, and the row shows that time."""
+    """The windows of a relation, where they follow from the time of the row alone, and that time is a column."""
     windowed = each.windowed
     if windowed is None or not windowed.window.by_row or windowed.window.rows:
         return None

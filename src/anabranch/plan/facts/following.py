@@ -1,10 +1,10 @@
-"""How far a row looks for the one behind it: what the end of a version depends on, where it need not be known for ever.
+"""The distance at which a row looks for the next row: the end of a version depends on it, within bounds.
 
     CASE WHEN LEAD(q.ts) OVER (PARTITION BY q.k ORDER BY q.ts) <= q.ts + INTERVAL 5 MINUTES
          THEN LEAD(q.ts) OVER (PARTITION BY q.k ORDER BY q.ts) END
 
-The next version counts if it comes within five minutes, so a new row changes those that are at most five minutes before
-it, and itself: no others have to be looked at.
+The next version counts if it comes within five minutes, so a new row changes itself and rows at most five minutes
+before it: no others have to be read.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from anabranch.plan.facts.time_differences import sum_of
 
 
 def find_following(block: SelectBlock) -> tuple[Column, int] | None:
-    """The column of times and the greatest distance at which a SELECT looks for a next row; None: it looks further.
+    """The time column and the greatest distance at which a SELECT looks for a next row; None: unbounded.
 
-    That is so if each of its window functions is one that looks no further.
+    It is bounded if all of its window functions are.
     """
     if block.keys is not None or block.distinct or block.generates or block.qualify is not None:
         return None
@@ -56,7 +56,7 @@ def _following(expr: Expr) -> tuple[Column, int] | None:
 
 
 def _next_of(call: Call, forwards: bool) -> Column | None:
-    """The column of LEAD(column) OVER (... ORDER BY column): the next one in the order of its own values."""
+    """The column of LEAD(column) OVER (... ORDER BY column): the next value in the order of the column."""
     if call.name != "lead" or len(call.args) != 1 or call.over is None or len(call.over.order) != 1 or call.over.frame:
         return None
     key = call.over.order[0]

@@ -1,4 +1,4 @@
-"""What a query is keyed by: the columns that tell which of its answers a change of its input can touch.
+"""The key of a query: the columns by which a change of its input touches rows of its answer.
 
 A query is keyed by K if its answer over all rows is the union of its answers over the rows of each value of K. Then a
 run that brings rows for some values can only change the answer for those:
@@ -6,11 +6,11 @@ run that brings rows for some values can only change the answer for those:
     one stream      what it groups by, or what every window function is partitioned by
     several         columns that are equal in all of them (a.id = b.auction), and grouped or partitioned by as well
     DISTINCT        all of its columns
-    windows that other rows make (sessions, counts of the rows of a key)
-                    columns that keep these windows apart (PARTITION BY), and grouped or partitioned by as well
+    windows that depend on other rows (sessions, counts of the rows of a key)
+                    columns that partition these windows (PARTITION BY), and grouped or partitioned by as well
 
-Without such columns the whole answer is computed anew and compared. Two kinds of queries need no key at all, for each
-row of theirs comes from one row of each input: those of one stream (`stateless`) and inner joins of several (`join`).
+Without such columns the whole answer is recomputed and compared. Two kinds of queries need no key, since each of their
+rows comes from one row of each input: those of one stream (`stateless`) and inner joins of several (`join`).
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ class KeyPart:
     expr: Expr
     shown: str | None  # the output column that shows it
     columns: tuple[Column | None, ...]  # one entry a relation
-    position: int = 0  # among the expressions that are grouped by
+    position: int = 0  # among the grouping expressions
 
 
 @dataclass(frozen=True)
 class Keying:
-    """How a SELECT is keyed: row by row, pair by pair, by its parts, or as a whole, and why."""
+    """How a SELECT is keyed: row by row, pair by pair, by its key parts, or as a whole, and why."""
 
     kind: Literal["stateless", "join", "keyed", "whole"]
     parts: tuple[KeyPart, ...] = ()
     reason: str = ""
     every_column: bool = False  # the key is the whole row
-    pairs: bool = False  # rows of several inputs only meet: nothing is grouped, ranked or made distinct
-    single: bool = False  # each row of the answer comes from one of the windows that other rows make
+    pairs: bool = False  # rows of several inputs are only joined: nothing is grouped, ranked or made distinct
+    single: bool = False  # each row of the answer comes from one window that depends on other rows
 
 
 def find_keys(block: SelectBlock, *, by_key: bool = False) -> Keying:
-    """What a SELECT is keyed by. With `by_key` its answers come out key by key, and so a join has one too."""
+    """The keying of a SELECT. With `by_key` answers come out key by key, so a join needs a key too."""
     obstacle = _obstacle(block)
     if obstacle is not None:
         return Keying("whole", reason=obstacle)
@@ -86,13 +86,13 @@ def find_keys(block: SelectBlock, *, by_key: bool = False) -> Keying:
 
 
 def joined_by_equals(block: SelectBlock) -> bool:
-    """Whether a column of one stream is to equal one of another."""
+    """Whether a column of one stream equals one of another."""
     live = set(block.live)
     return any(len({block.owner[column] for column in group} & live) > 1 for group in _classes(block))
 
 
 def _obstacle(block: SelectBlock) -> str | None:
-    """Why a SELECT cannot be keyed, if there is something that is plain to see."""
+    """Why a SELECT cannot be keyed, if its form alone rules it out."""
     if block.limited:
         return "LIMIT looks at all rows"
     if block.asks and not _asks_tables(block):
@@ -111,7 +111,7 @@ def _obstacle(block: SelectBlock) -> str | None:
 
 
 def _asks_tables(block: SelectBlock) -> bool:
-    """Whether all subqueries ask static tables about rows of views: a REFRESH of these reaches the old rows too."""
+    """Whether all subqueries read static tables for rows of views, so that a REFRESH also reaches old rows."""
     asked = [inner.rel for expr in block.exprs() for inner in expr.subqueries()]
     scans = [block.sources[index].scan for index in block.live]
     views = all(scan is not None and scan.source.kind == "view" for scan in scans)
@@ -119,7 +119,7 @@ def _asks_tables(block: SelectBlock) -> bool:
 
 
 def _of_subquery(block: SelectBlock) -> str:
-    """Why a subquery that could not be made a join stands in the way."""
+    """Why a subquery that was not decorrelated prevents a key."""
     for condition in conjuncts(block.where) if block.where is not None else ():
         found = membership(condition)
         if found is not None and found.negated and found.left is not None:
@@ -131,17 +131,17 @@ def _of_subquery(block: SelectBlock) -> str:
 
 
 def _depends(each: FromItem) -> bool:
-    """Whether the windows of a relation are made by other rows than a row's own."""
+    """Whether the windows of a relation depend on other rows."""
     return each.window is not None and not each.window.window.by_row
 
 
 def _plain_sessions(each: FromItem) -> bool:
-    """Whether the windows of a relation are sessions of all rows together: these are apart by time alone."""
+    """Whether the windows of a relation are sessions of all rows, which differ by time alone."""
     return each.window is not None and isinstance(each.window.window.type, Sessions)
 
 
 def _partition_of(each: FromItem) -> frozenset[Column]:
-    """The columns that keep windows apart which other rows make: those of one value say nothing of another's."""
+    """The columns that partition windows which depend on other rows: windows of different values are independent."""
     windowed = each.windowed
     if windowed is None or windowed.window.filled or windowed.window.pairs != "none":
         return frozenset()
@@ -152,10 +152,10 @@ class _Search:
     def __init__(self, block: SelectBlock) -> None:
         self.block = block
         self.groups = block.keys or ()
-        # Where any row of an epoch tells whether it is one, no other column keeps the answers apart.
+        # Where any row can decide whether an epoch exists, no other column partitions the answers.
         windows = [each.window.window for each in block.sources if each.window is not None]
         self.epochs = any(window.pairs == "every" for window in windows)
-        #: Of the relations whose windows other rows make, what keeps these apart.
+        #: Of relations whose windows depend on other rows: the partition columns.
         self.partitions = {index: _partition_of(each) for index, each in enumerate(block.sources) if _depends(each)}
 
     def shown(self, forms: Iterable[tuple[Part, ...]]) -> str | None:
@@ -183,7 +183,7 @@ class _Search:
         return tuple(column if index == live else None for index in range(len(self.block.sources)))
 
     def _of_partition(self, partitions: Sequence[Sequence[Expr]], live: int) -> list[KeyPart]:
-        """Columns that keep the windows of the one stream apart, and that nothing above brings together."""
+        """Columns that partition the windows of the only stream, and over which nothing above aggregates."""
         looked_at = [*([self.groups] if self.groups else []), *partitions]
         parts = []
         for column in sorted(self.partitions[live], key=lambda column: column.name.lower()):
@@ -193,7 +193,7 @@ class _Search:
         return parts
 
     def single(self, partitions: Sequence[Sequence[Expr]], live: Sequence[int], keys: int) -> bool:
-        """Whether each row of the answer comes from one window of the one stream, whose windows other rows make."""
+        """Whether each row of the answer comes from one window of the only stream, which depends on other rows."""
         if len(live) != 1 or partitions or keys != len(self.partitions.get(live[0], ())):
             return False
         windowed = self.block.sources[live[0]].windowed
@@ -207,7 +207,7 @@ class _Search:
         return [part for part in found if part is not None]
 
     def _of_class(self, members: set[Column], partitions: Sequence[Sequence[Expr]]) -> KeyPart | None:
-        """The key that columns are which are equal in all rows that count; None if they are none."""
+        """The key part of a class of columns that are equal in all rows that count; None if they are no key."""
         block = self.block
         ordered = sorted(members, key=lambda column: (block.owner[column], column.name.lower()))
         if not set(block.live) <= {block.owner[column] for column in members}:
@@ -229,11 +229,11 @@ class _Search:
             return None
         outer = not all(each.inner for each in block.sources)
         if outer and len(block.sources) > 2 and len(members) > sum(column is not None for column in own):
-            return None  # two columns that one join has equal are not so where it found no partner
+            return None  # columns that a join makes equal differ in rows without a partner
         return self._part(ordered, own)
 
     def _part(self, members: Sequence[Column], own: Sequence[Column | None]) -> KeyPart | None:
-        """The key of a class of equal columns: the column that is there in every row of the answer."""
+        """The key part of a class of equal columns: the column that is present in every row of the answer."""
         block = self.block
         kinds = {each.kind for each in block.sources}
         usable = list(members)
@@ -275,7 +275,7 @@ class _Classes:
 
 
 def _classes(block: SelectBlock) -> list[set[Column]]:
-    """Columns that are equal in every row that counts."""
+    """Classes of columns that are equal in every row that counts."""
     classes = _Classes()
     outer = not all(each.inner for each in block.sources)
     conditions = [each.on for each in block.sources if each.on is not None]
@@ -283,7 +283,7 @@ def _classes(block: SelectBlock) -> list[set[Column]]:
     for condition in conditions:
         for each in conjuncts(condition):
             found = equation(each)
-            # Behind another join that found no partner, NULL would meet the NULL of any row.
+            # After another join without a partner, NULL would match the NULL of any row.
             if found is None or (found[1] == "<=>" and outer and len(block.sources) > 2):
                 continue
             one, other = _equal(block, found[0]), _equal(block, found[2])
@@ -293,7 +293,7 @@ def _classes(block: SelectBlock) -> list[set[Column]]:
 
 
 def _equal(block: SelectBlock, expr: Expr) -> tuple[Column, ...]:
-    """The column that a side of an equation is; of one that FULL JOIN ... USING has made, those that it is made of."""
+    """The column of an operand of an equation; of a column of FULL JOIN ... USING, the columns that it merges."""
     column = expr.column
     if column is None:
         return ()

@@ -1,11 +1,11 @@
-"""What a row of a SELECT with window functions waits for until nothing that comes on time can change it.
+"""What a row of a SELECT with window functions waits for until no row in time can change it.
 
     last_value(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN CURRENT ROW AND INTERVAL 5 MINUTES FOLLOWING)
 
-looks at rows up to five minutes later, so a row is final when progress is five minutes past it. A frame that ends with
-the current row looks back alone. With LEAD and ROWS n FOLLOWING a row is final when progress is past the n-th next row:
-until then another may come between. Where the end of the stream is waited for, it is FOREVER: UNBOUNDED FOLLOWING,
-NTILE and the like, an order that is not that of time. What is partitioned by a time is final when that time has passed.
+reads rows up to five minutes later, so a row is final when progress is five minutes past it. A frame that ends with
+the current row only looks back. With LEAD and ROWS n FOLLOWING a row is final when progress is past the n-th next row:
+until then another may come between. UNBOUNDED FOLLOWING, NTILE and the like, and orders other than by time wait for
+the end of the stream: FOREVER. Rows that are partitioned by a time are final when that time has passed.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from anabranch.ir.select import SelectBlock
 from anabranch.plan.facts.time_differences import sum_of
 from anabranch.sql.lexer import NUMBER, tokenize
 
-#: The column that says at which progress a row is final, in microseconds.
+#: The column with the progress at which a row is final, in microseconds.
 FINAL = "__final"
 _BACK = ("row_number", "rank", "dense_rank")
 _WHOLE = ("ntile", "percent_rank", "cume_dist")
 
-#: What to add to a time for the progress that is past it; None for what need not have passed when a row is shown.
+#: The offset from a time to the progress that is past it; None if it need not have passed when a row is shown.
 Passes = Callable[[Expr], int | None]
 
 
 @dataclass(frozen=True)
 class NextRow:
-    """A row that comes after another in the order of a window, for whose time that one waits."""
+    """A later row in the order of a window, whose time a row waits for."""
 
-    number: int  # 1: the very next one
+    number: int  # 1: the next row
     time: Expr
-    shift: int  # what to add to its time for the progress that is past it
+    shift: int  # offset from its time to the progress that is past it
     call: Call
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What rows wait for: progress so far past their own time, and past rows that come next."""
+    """What rows wait for: a distance of progress past their own time, and next rows."""
 
     time: int = 0
     rows: tuple[NextRow, ...] = ()
@@ -83,7 +83,7 @@ def _of_call(call: Call, passes: Passes) -> int | NextRow:
         if not bound or bound[-1].upper == "ROW":
             return 0 if bound else FOREVER
         distance = Expr(tuple(token.text for token in bound[:-1]))
-        if bound[-1].upper == "PRECEDING":  # by less than nothing it is FOLLOWING
+        if bound[-1].upper == "PRECEDING":  # a negative distance means FOLLOWING
             return 0 if not any("-" in token.text for token in bound[:-1]) else FOREVER
         if frame[0] != "ROWS":
             length = sum_of(distance) if frame[0] == "RANGE" else None
@@ -95,7 +95,7 @@ def _of_call(call: Call, passes: Passes) -> int | NextRow:
 
 
 def _between(tokens: list) -> int | None:  # type: ignore[type-arg]
-    """Where AND stands between the bounds of a frame."""
+    """The index of the AND between the bounds of a frame."""
     depth = 0
     for index, token in enumerate(tokens):
         depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
@@ -105,7 +105,7 @@ def _between(tokens: list) -> int | None:  # type: ignore[type-arg]
 
 
 def _integer(expr: Expr) -> int | None:
-    """The whole number that an expression is; None for any other."""
+    """The value of an integer literal; None for any other expression."""
     parts = [part for part in expr.parts if isinstance(part, str)]
     if len(parts) != len(expr.parts) or not parts:
         return None

@@ -1,7 +1,7 @@
-"""How the columns of a join progress, from what its conditions say about their distance to the times of its inputs.
+"""How the columns of a join progress, from their distances to the times of its inputs by its conditions.
 
-A pair comes out when its second row does. So no later pair has a time of one side far below where both sides have come:
-only as far as its conditions let it be behind the other. The later of both times is not behind at all.
+A pair comes out with its second row. So the times of later pairs are behind the progress of both inputs only as far as
+the conditions let one row be behind the other. The later of both times is not behind at all.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Join:
     """A SELECT over inputs that progress, each with its placeholder and its event times."""
 
     block: SelectBlock
-    placeholders: Sequence[str]  # of each relation; empty for one that never changes
+    placeholders: Sequence[str]  # of each relation; empty for a static one
     times: Times
-    inner: bool  # whether what it reads has all rows with their partners
+    inner: bool  # whether its inputs have no rows without partners
 
 
 def find_joint_progress(join: Join, view: View, keys: Mapping[str, Expr]) -> JointProgress | None:
@@ -48,7 +48,7 @@ def find_joint_progress(join: Join, view: View, keys: Mapping[str, Expr]) -> Joi
         if found is None or name not in view.progress.times:
             continue
         closes[name] = _later(_plain(found), view.progress.times[name] - 1)
-        # The bound of a column of windows that overlap would be that of none of them.
+        # With overlapping windows no single bound is right for the column.
         begun = all(any(each.size > 1 for each in side) for side in found)
         own = expr.column.name.lower() if expr.column is not None else ""
         if name in shown and (begun or own not in WINDOW_COLUMNS):
@@ -66,12 +66,12 @@ def find_joint_progress(join: Join, view: View, keys: Mapping[str, Expr]) -> Joi
 
 
 def _counts(expr: Expr, grouped: set[tuple[Part, ...]] | None) -> bool:
-    """Whether a pair can only change rows with its own value: any column of pairs, and what groups go by."""
+    """Whether a pair can only change rows with its own value: any column of pairs, or a grouping expression."""
     return grouped is None or expr.normal in grouped
 
 
 def _plain(distances: Distances) -> Distances:
-    """What is told without windows, where that is enough: when a window begins says no more about those that end."""
+    """The distances without windows, where these suffice: the start of a window adds nothing on windows that end."""
     return tuple(tuple(each for each in side if each.size == 1) or side for side in distances)
 
 
@@ -79,12 +79,12 @@ def _later(distances: Distances, shift: int) -> Distances:
     return tuple(tuple(replace(each, by=each.by - shift) for each in side) for side in distances)
 
 
-#: Of an operand of a union: its placeholder, and by their places its event times, with what passes them.
+#: An operand of a union: its placeholder, and its event times by position, with the offsets that pass them.
 Operand = tuple[str, Mapping[int, tuple[str, int]]]
 
 
 def of_union(operands: Sequence[Operand], fields: Sequence[Field]) -> JointProgress | None:
-    """How the columns of a union progress: as the last of its operands."""
+    """How the columns of a union progress: as the slowest of its operands."""
     columns = union_times(operands, fields)
     indexes = {field.name: index for index, field in enumerate(fields)}
     behind = {name: tuple((Behind(times[indexes[name]][0], 0),) for _, times in operands) for name in columns}
@@ -92,7 +92,7 @@ def of_union(operands: Sequence[Operand], fields: Sequence[Field]) -> JointProgr
 
 
 def union_times(operands: Sequence[Operand], fields: Sequence[Field]) -> dict[str, int]:
-    """The columns of a union that are event times in all of its operands; windows close in each on its own."""
+    """The columns of a union that are event times in all operands; windows close in each operand on its own."""
     return {
         field.name: 1
         for index, field in enumerate(fields)
@@ -101,7 +101,7 @@ def union_times(operands: Sequence[Operand], fields: Sequence[Field]) -> dict[st
 
 
 def through(upper: JointProgress | None, below: JointProgress | None) -> JointProgress | None:
-    """How the columns of one node progress that is made of two: `upper` reads nothing but `below`."""
+    """How the columns of two fused nodes progress: `upper` reads only `below`."""
     if upper is None or below is None:
         return None
     behind: dict[str, Distances] = {}
@@ -126,21 +126,21 @@ class _Search:
         self.inner = inner
 
     def distances(self, expr: Expr) -> Distances | None:
-        """How far an expression is behind the times of each input; None where one of them puts no limit to it."""
+        """How far an expression can be behind the times of each input; None where it is unbounded."""
         call = time_call(expr)
         if call is None:
             found = self._column(expr)
             return None if found is None else _limited(found)
         parts = [self._column(each) for each in call[1]]
         known = [each for each in parts if each is not None]
-        if len(known) != len(parts) or not self.inner:  # a NULL is passed over by both functions
+        if len(known) != len(parts) or not self.inner:  # both functions ignore NULLs
             return None
         if call[0] == "GREATEST":
             return _limited(latest(known))
         return _limited(tuple(_earliest(each) for each in zip(*known, strict=True)))
 
     def _column(self, expr: Expr) -> Distances | None:
-        """The same of a column, without limits too; None for what is no column."""
+        """The same for a column, unbounded inputs included; None for other expressions."""
         if expr.column is None or expr.column not in self.block.owner:
             return None
         return tuple(self.reach.behind(expr.column, index) for index in self.block.live)
@@ -151,7 +151,7 @@ def _limited(found: Distances) -> Distances | None:
 
 
 def _earliest(parts: Sequence[tuple[Behind, ...]]) -> tuple[Behind, ...]:
-    """How far the least of some columns is behind: as far as the one that is furthest."""
+    """How far the least of some columns can be behind: as far as the furthest."""
     columns = {each.column for part in parts for each in part}
     found = []
     for column in sorted(columns):

@@ -1,12 +1,12 @@
-"""What conditions say about the distance between columns that are times.
+"""The bounds that conditions set to the distance between time columns.
 
     r.ts BETWEEN s.ts - INTERVAL 2 MINUTES AND s.ts + INTERVAL 3 MINUTES
     r.ts - s.ts < INTERVAL 3 MINUTES
     abs(unix_micros(r.ts) - unix_micros(s.ts)) <= 5000000
     unix_timestamp(r.ts) - unix_timestamp(s.ts) BETWEEN 0 AND 60
 
-A side of a comparison is read as a sum of columns and figures; one that is anything else says nothing. A function that
-cuts fractions off is known up to what it cuts off, so that what is found always holds.
+An operand of a comparison is read as a sum of columns and constants; any other operand sets no bound. A function that
+truncates is known up to the truncated fraction, so that the bounds always hold.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from anabranch.sql.durations import HOUR, MILLISECOND, MINUTE, SECOND, take_dura
 from anabranch.sql.lexer import NUMBER, STRING, quote_name, tokenize
 
 Node = TypeVar("Node")
-_SIGNS = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "=="}  # each and its mirror image
-#: Functions of a time: how many microseconds make one of theirs.
+_SIGNS = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "=="}  # each with its operands swapped
+#: Functions of a time, with their unit in microseconds.
 _SINCE_EPOCH = {"UNIX_MICROS": 1, "UNIX_MILLIS": MILLISECOND, "UNIX_SECONDS": SECOND, "UNIX_TIMESTAMP": SECOND}
 _UNITS = {"MICROSECOND": 1, "MILLISECOND": MILLISECOND, "SECOND": SECOND, "MINUTE": MINUTE, "HOUR": HOUR}
 
 
 @dataclass(frozen=True)
 class TimeDifference:
-    """`other` less `one` is at least `least`, or at most `most`."""
+    """`other` minus `one` is at least `least`, or at most `most`."""
 
     one: Column
     other: Column
@@ -43,7 +43,7 @@ class TimeDifference:
 
 
 def differences(condition: Expr) -> Iterator[TimeDifference]:
-    """What a condition says about the distance between columns, in microseconds."""
+    """The bounds that a condition sets to the distance between columns, in microseconds."""
     for each in conjuncts(condition):
         for one, sign, other in compared(each):
             if sign in _SIGNS:
@@ -55,7 +55,7 @@ def _compared(first: Expr, sign: str, second: Expr) -> Iterator[TimeDifference]:
         first, sign, second = second, _SIGNS[sign], first
     inner = _absolute(first)
     if inner is not None:
-        # |x| < y says x < y and -x < y; |x| > y is one of two things, and says nothing
+        # |x| < y means x < y and -x < y; |x| > y is a disjunction, and sets no bound
         inside, other = sum_of(inner), sum_of(second)
         if inside is not None and other is not None and sign[0] in "<=":
             loose = "<=" if sign[0] == "=" else sign
@@ -73,7 +73,7 @@ def _absolute(expr: Expr) -> Expr | None:
 
 
 def _difference(found: Sum | None, sign: str) -> Iterator[TimeDifference]:
-    """What `sum sign 0` says, where the sum is the difference of two columns and a figure."""
+    """The bounds of `sum sign 0`, where the sum is the difference of two columns and a constant."""
     columns = [] if found is None else [each for each in found.columns.items() if each[1]]
     if found is None or len(columns) != 2 or columns[0][1] != -columns[1][1]:
         return
@@ -98,10 +98,10 @@ def _difference(found: Sum | None, sign: str) -> Iterator[TimeDifference]:
 
 @dataclass(frozen=True)
 class Sum:
-    """Columns, each with a factor, and a figure between `low` and `high`.
+    """Columns, each with a factor, and a constant between `low` and `high`.
 
-    `kind`: a moment, a length of time (both in microseconds), or a number. Of other columns than times nothing is
-    known, so they are taken for moments too: whoever asks looks at times alone.
+    `kind`: a moment, a duration (both in microseconds), or a number. Columns of unknown kind are taken for moments:
+    callers use only time columns.
     """
 
     kind: str
@@ -125,7 +125,7 @@ class Sum:
         return Sum(kind, columns, self.low + more.low, self.high + more.high)
 
     def cut(self, unit: int) -> Sum:
-        """Whole units of a time since the epoch: what is less than one of them is cut off."""
+        """A time since the epoch truncated to whole units."""
         whole = self.times(Fraction(1, unit))
         return Sum("number", whole.columns, whole.low - Fraction(unit - 1, unit), whole.high)
 
@@ -138,7 +138,7 @@ def _added(one: str, other: str, sign: int) -> str | None:
     return one if one == other != "moment" else None
 
 
-def _figure(kind: str, value: Fraction | int) -> Sum:
+def _constant(kind: str, value: Fraction | int) -> Sum:
     return Sum(kind, {}, Fraction(value), Fraction(value))
 
 
@@ -155,7 +155,7 @@ def sum_of(expr: Expr) -> Sum | None:
 
 
 class _SumReader:
-    """Reads an expression in which each column has a name of its own."""
+    """Parses an expression in which each column has a unique name."""
 
     def __init__(self, expr: Expr) -> None:
         self.columns = {f"#{part.id}": part for part in expr.parts if isinstance(part, Column)}
@@ -196,11 +196,11 @@ class _SumReader:
         if token.kind == NUMBER and not cursor.ahead(1).is_name:
             cursor.advance()
             try:
-                return _figure("number", Fraction(token.text))
+                return _constant("number", Fraction(token.text))
             except ValueError:
                 return None
         if token.upper == "INTERVAL" or token.kind in (STRING, NUMBER):
-            return _figure("length", take_duration(cursor, "a length of time"))
+            return _constant("length", take_duration(cursor, "a length of time"))
         if not token.is_name:
             return None
         if cursor.ahead(1).text == "(":
@@ -240,7 +240,7 @@ class _SumReader:
         apart = stop.plus(start, -1) if stop is not None and cursor.take(")") else None
         if unit is None or apart is None or apart.kind != "length":
             return None
-        most = Fraction(unit - 1, unit)  # cut towards nothing, from either side
+        most = Fraction(unit - 1, unit)  # truncated towards zero, from either side
         whole = apart.times(Fraction(1, unit))
         return Sum("number", whole.columns, whole.low - most, whole.high + most)
 
@@ -249,7 +249,7 @@ class _SumReader:
 
 
 def follow(known: Mapping[tuple[Node, Node], int]) -> dict[tuple[Node, Node], int]:
-    """How much the second of two nodes is at most above the first, by all that is known of others between them.
+    """The transitive closure: how much the second of two nodes can be above the first, through others.
 
     >>> follow({("a", "b"): 2, ("b", "c"): 3})["a", "c"]
     5

@@ -1,6 +1,6 @@
-"""Rules: functions from a relation to a better one that gives the same rows, applied in one order.
+"""Rules: functions from a relation to a better one with the same rows, applied in a fixed order.
 
-A rule knows relations and nothing of engines. It gives None where it does not apply.
+A rule knows relations and nothing of engines. It returns None where it does not apply.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ Types = Callable[[Sequence[Expr], Rel], list[SparkType]]
 
 @dataclass(frozen=True)
 class RuleContext:
-    """What a rule may ask for."""
+    """The services that a rule may use."""
 
-    types: Types  # of expressions over a relation, as Spark tells them
-    new: Callable[[str, SparkType], Column]  # a column of its own
-    #: The query of a view in the place of a scan of it, where it shows each record that its streams ever made.
+    types: Types  # of expressions over a relation, from Spark's analyser
+    new: Callable[[str, SparkType], Column]  # a new column
+    #: The query of a view instead of a scan of it, where the view shows every record of its streams.
     expand: Callable[[Scan], Rel | None] = lambda _: None
     reasons: list[str] = field(default_factory=list)  # why rows are kept; rules add to them
 
 
 Rule = Callable[[Rel, RuleContext], Rel | None]
-#: Told of each rule that changed a plan: its name, and the plan after it.
+#: Called with the name of each rule that changed a plan, and the plan after it.
 Trace = Callable[[str, Rel], None]
 
 
 def normalize(rel: Rel, rules: Sequence[Rule], context: RuleContext, trace: Trace | None = None) -> Rel:
-    """A plan after all these rules, one after the other; the same object if none applies."""
+    """A plan after all these rules, in order; the same object if none applies."""
     for rule in rules:
         made = _rewritten(rel, rule, context)
         if trace is not None and made is not rel:
@@ -42,8 +42,8 @@ def normalize(rel: Rel, rules: Sequence[Rule], context: RuleContext, trace: Trac
 
 
 def _rewritten(rel: Rel, rule: Rule, context: RuleContext) -> Rel:
-    """A plan with a rule applied to each of its nodes, those below first. What was shared stays shared."""
-    done: dict[int, tuple[Rel, Rel]] = {}  # the node is kept beside its new form, so that its id stays its own
+    """A plan with a rule applied to each node, bottom up. Shared nodes remain shared."""
+    done: dict[int, tuple[Rel, Rel]] = {}  # keeps the old node alive, so that its id is not reused
 
     def change(node: Rel) -> Rel:
         known = done.get(id(node))

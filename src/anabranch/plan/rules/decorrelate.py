@@ -1,4 +1,4 @@
-"""Subqueries as joins, so that they have keys:
+"""Decorrelates subqueries to joins, so that they have keys:
 
     SELECT * FROM a WHERE n > 0 AND EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.ts < a.ts)
     SELECT * FROM a WHERE k IN (SELECT k FROM b GROUP BY k HAVING count(*) > 2)
@@ -10,10 +10,10 @@ are
     SELECT * FROM a LEFT SEMI JOIN (SELECT k FROM b GROUP BY k HAVING count(*) > 2) AS q ON a.k = q.k
     SELECT a.* FROM a LEFT JOIN (SELECT k, max(p) AS p FROM b GROUP BY k) AS q ON q.k = a.k WHERE n > q.p
 
-NOT EXISTS is an anti join; NOT IN is one where neither side can be NULL. Where rows are joined or aggregated as well,
-the subquery is joined to the one relation that it is about, in a query of its own.
+NOT EXISTS becomes an anti join; so does NOT IN where neither operand can be NULL. Where rows are also joined or
+aggregated, the subquery is joined to the relation that it refers to, in a derived table.
 
-Where it is about rows of static tables, only the values count that it has, so that it lives on partials:
+Where it refers to rows of static tables, it is reduced to distinct values, so that it lives on partials:
 
     SELECT label FROM t WHERE EXISTS (SELECT 1 FROM b WHERE b.k = t.k AND p > 1)
     SELECT label FROM t WHERE n > (SELECT sum(p) FROM b WHERE b.k = t.k)
@@ -23,8 +23,8 @@ are
     SELECT label FROM t JOIN (SELECT k FROM b WHERE p > 1 GROUP BY k) AS q ON t.k = q.k
     SELECT label FROM t JOIN (SELECT k, sum(p) AS p FROM b GROUP BY k) AS q ON q.k = t.k WHERE n > q.p
 
-What stays: subqueries under OR, those that nothing ties to the query around them, those of static tables alone, and
-those that something other than an equation ties to static tables.
+Not decorrelated: subqueries under OR, uncorrelated ones, those that read only static tables, and those correlated with
+static tables by anything but equations.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from anabranch.plan.rules import RuleContext
 from anabranch.sql.lexer import words
 from anabranch.types import INTEGERS
 
-#: Aggregates that are NULL where there are no rows; count is 0 there, and of others it is not known here.
+#: Aggregates that are NULL over no rows; count is 0, and others are unknown here.
 _NULL_OF_NOTHING = words(
     """min max sum avg mean min_by max_by stddev stddev_pop stddev_samp std variance var_pop var_samp bool_and bool_or
     every some median"""
@@ -61,13 +61,13 @@ _NULL_OF_NOTHING = words(
 
 @dataclass(frozen=True)
 class _Joined:
-    """What a subquery becomes: a relation that is joined, on what, and what stands for its value then."""
+    """A decorrelated subquery: the relation to join, the join condition, and the expression for its value."""
 
     right: Rel
     kind: JoinKind
     on: Expr
     value: Expr | None = None
-    subquery: Subquery | None = None  # the one that the value is in the place of
+    subquery: Subquery | None = None  # the subquery that the value replaces
 
 
 def decorrelate(rel: Rel, context: RuleContext) -> Rel | None:
@@ -81,7 +81,7 @@ def decorrelate(rel: Rel, context: RuleContext) -> Rel | None:
         if asked is not None:
             joined = _membership(asked, source, others, context)
             placed = _placed(source, joined, isinstance(rel, Project)) if joined is not None else None
-            placed = placed or _beside_static(source, _asked_values(asked, source, others, context))
+            placed = placed or _join_static(source, _asked_values(asked, source, others, context))
             if placed is not None:
                 return replace(rel, input=_filtered(placed, others))
             continue
@@ -89,8 +89,8 @@ def decorrelate(rel: Rel, context: RuleContext) -> Rel | None:
             joined = _value(subquery, source, context)
             if joined is None:
                 continue
-            asks = _instead(condition, joined)
-            placed = _placed(source, joined, isinstance(rel, Project)) or _beside_static(source, joined, asks)
+            asks = _with_value(condition, joined)
+            placed = _placed(source, joined, isinstance(rel, Project)) or _join_static(source, joined, asks)
             if placed is not None:
                 conditions[index] = asks
                 return replace(rel, input=_filtered(placed, conditions))
@@ -98,9 +98,9 @@ def decorrelate(rel: Rel, context: RuleContext) -> Rel | None:
         return None
     for subquery in _scalars([expr for _, expr in rel.items]):
         joined = _value(subquery, source, context)
-        placed = _placed(source, joined, True) or _beside_static(source, joined) if joined is not None else None
+        placed = _placed(source, joined, True) or _join_static(source, joined) if joined is not None else None
         if joined is not None and placed is not None:
-            items = tuple((column, _instead(expr, joined)) for column, expr in rel.items)
+            items = tuple((column, _with_value(expr, joined)) for column, expr in rel.items)
             return replace(rel, input=_filtered(placed, conditions), items=items)
     return None
 
@@ -114,8 +114,8 @@ def _filtered(rel: Rel, conditions: Sequence[Expr]) -> Rel:
     return Filter(rel, condition) if condition is not None else rel
 
 
-def _instead(expr: Expr, joined: _Joined) -> Expr:
-    """An expression with the value of the join in the place of the subquery."""
+def _with_value(expr: Expr, joined: _Joined) -> Expr:
+    """An expression with the subquery replaced by the value of the join."""
 
     def change(part: Part) -> Part | Expr:
         return joined.value if part is joined.subquery and joined.value is not None else part
@@ -127,7 +127,7 @@ def _instead(expr: Expr, joined: _Joined) -> Expr:
 
 
 def _rows(rel: Rel) -> tuple[Rel, list[Expr]] | None:
-    """The relations of FROM, and the conditions on them, where that is all there is below a SELECT list."""
+    """The relations of FROM and their conditions, if nothing else is below a SELECT list."""
     conditions: list[Expr] = []
     if isinstance(rel, Filter):
         conditions, rel = conjuncts(rel.condition), rel.input
@@ -137,7 +137,7 @@ def _rows(rel: Rel) -> tuple[Rel, list[Expr]] | None:
 
 
 def _is_from(rel: Rel) -> bool:
-    """Whether a relation is one that stands behind FROM, or several that are joined there."""
+    """Whether a relation is a FROM clause: one relation, or several joined ones."""
     return not isinstance(rel, Filter | Aggregate | OverRows | Emit) or rel.label is not None
 
 
@@ -153,7 +153,7 @@ def _membership(asked: Membership, source: Rel, others: Sequence[Expr], context:
         return None if asks else _whole(asked, inner, kind, source, others, context)
     assert isinstance(inner, Project)
     below, conditions = rows
-    if asks and not isinstance(below, Scan):  # a table outside is asked for its rows, one by one
+    if asks and not isinstance(below, Scan):  # an external table is looked up row by row
         return None
     items = [expr for _, expr in inner.items]
     if any(True for each in items for _ in each.subqueries()):
@@ -182,7 +182,7 @@ def _derived(
     pairs: Sequence[tuple[Expr, Expr]],
     context: RuleContext,
 ) -> _Joined:
-    """A query of its own for what the subquery asks of its own rows, with the columns that the join needs."""
+    """The local part of the subquery as a derived table, with the columns that the join needs."""
     items: dict[Expr, Column] = {}
 
     def column(expr: Expr) -> Column:
@@ -203,7 +203,7 @@ def _derived(
 def _whole(
     asked: Membership, inner: Rel, kind: JoinKind, source: Rel, others: Sequence[Expr], context: RuleContext
 ) -> _Joined | None:
-    """A subquery that stands by itself, whatever it computes: x IN (SELECT k FROM b GROUP BY k)."""
+    """An uncorrelated subquery, whatever it computes: x IN (SELECT k FROM b GROUP BY k)."""
     if asked.left is None or inner.free or (asked.negated and not _groups_without_null(inner)):
         return None
     pairs = _pairs(asked, [of_column(column) for column in inner.columns], source, inner, context)
@@ -217,7 +217,7 @@ def _whole(
 def _pairs(
     asked: Membership, items: Sequence[Expr], source: Rel, inner: Rel, context: RuleContext
 ) -> list[tuple[Expr, Expr]] | None:
-    """What is to equal what in x IN (SELECT y ...); None where values of other types would be made alike."""
+    """The equated expressions of x IN (SELECT y ...); None where their types differ and Spark would cast."""
     if asked.left is None:
         return []
     lefts = listed(asked.left, len(items))
@@ -228,7 +228,7 @@ def _pairs(
 
 
 def _same_types(pairs: Sequence[tuple[Expr, Expr]], one: Rel, other: Rel, context: RuleContext) -> bool:
-    """Whether values of the same types are compared: of others it depends on the form what is equal."""
+    """Whether the operands have equal types: for others, equality depends on the form of the query."""
     lefts, rights = context.types([left for left, _ in pairs], one), context.types([right for _, right in pairs], other)
     return all(a == b or {a, b} <= set(INTEGERS) for a, b in zip(lefts, rights, strict=True))
 
@@ -247,7 +247,7 @@ def _says_not_null(expr: Expr, conditions: Sequence[Expr]) -> bool:
 
 
 def _groups_without_null(inner: Rel) -> bool:
-    """Whether HAVING says that the only column of a subquery is never NULL."""
+    """Whether HAVING excludes NULL from the only column of a subquery."""
     if not isinstance(inner, Project) or not isinstance(inner.input, Filter) or len(inner.items) != 1:
         return False
     groups = inner.input.input
@@ -257,7 +257,7 @@ def _groups_without_null(inner: Rel) -> bool:
 
 
 def _value(subquery: Subquery, source: Rel, context: RuleContext) -> _Joined | None:
-    """(SELECT max(p) FROM b WHERE b.k = a.k): one row for each k there is."""
+    """A scalar subquery, (SELECT max(p) FROM b WHERE b.k = a.k): one row for each k."""
     inner = subquery.rel
     if not isinstance(inner, Project) or len(inner.items) != 1 or not is_live(inner):
         return None
@@ -287,8 +287,8 @@ def _value(subquery: Subquery, source: Rel, context: RuleContext) -> _Joined | N
 def _tied(
     conditions: Sequence[Expr], free: frozenset[Column], source: Rel, below: Rel, context: RuleContext
 ) -> tuple[list[Computed], Expr, list[Expr]] | None:
-    """What the equations that tie a subquery to the rows around it have of its own rows, as keys; these equations over
-    the keys; and its other conditions. None where there is none, or something else ties it."""
+    """The correlation of a subquery: the inner operands of its equations as keys, the equations over these keys, and
+    its other conditions. None where there is no equation, or anything else correlates it."""
     keys: list[Computed] = []
     equations: list[Expr] = []
     pairs: list[tuple[Expr, Expr]] = []
@@ -312,7 +312,7 @@ def _tied(
 
 
 def _own_side(expr: Expr, free: frozenset[Column]) -> tuple[Expr, str, Expr] | None:
-    """A condition as an expression over the subquery's own rows, and one over those around it."""
+    """A comparison split into an operand over the subquery's own rows, the operator, and one over the outer rows."""
     sides = equation(expr)
     if sides is None:
         return None
@@ -327,7 +327,7 @@ def _own_side(expr: Expr, free: frozenset[Column]) -> tuple[Expr, str, Expr] | N
 
 
 def _asked_values(asked: Membership, source: Rel, others: Sequence[Expr], context: RuleContext) -> _Joined | None:
-    """EXISTS and IN as a join with the values that a subquery has, each of them once."""
+    """EXISTS and IN as a join with the distinct values of a subquery."""
     inner = asked.subquery.rel
     if not is_live(inner) or any(isinstance(each, Emit) for each in inner.walk()):
         return None
@@ -347,15 +347,15 @@ def _asked_values(asked: Membership, source: Rel, others: Sequence[Expr], contex
 
 
 def _excludes_null(inner: Rel) -> bool:
-    """Whether a subquery with one column says that it is never NULL."""
+    """Whether a subquery with one column excludes NULL from it."""
     if not isinstance(inner, Project) or not isinstance(inner.input, Filter) or len(inner.items) != 1:
         return False
     return _says_not_null(inner.items[0][1], conjuncts(inner.input.condition))
 
 
 def _untied(inner: Rel, shows: bool, source: Rel, context: RuleContext) -> tuple[Rel, list[Expr]] | None:
-    """A subquery of which no condition reads the rows around it: for all values there are, with these as columns; and
-    the equations that tied it. With `shows`, its own columns count too."""
+    """An uncorrelated form of a subquery, for all values of its keys, which become columns; and the correlating
+    equations. With `shows`, its own columns count too."""
     if not inner.free:
         return inner, []
     if not isinstance(inner, Project):
@@ -392,7 +392,7 @@ def _untied(inner: Rel, shows: bool, source: Rel, context: RuleContext) -> tuple
 
 
 def _distinct(rel: Rel) -> Rel:
-    """The rows of a relation, each once."""
+    """The distinct rows of a relation."""
     groups = rel.input if isinstance(rel, Project) else None
     groups = groups.input if isinstance(groups, Filter) else groups
     keys = groups.keys if isinstance(groups, Aggregate) and not groups.sets else ()
@@ -404,9 +404,9 @@ def _distinct(rel: Rel) -> Rel:
     )
 
 
-def _beside_static(source: Rel, joined: _Joined | None, asks: Expr | None = None) -> Rel | None:
-    """The relations of FROM joined with the values of a subquery that is about static tables among them. Where the
-    condition `asks` holds for no row without a value, only the others are joined."""
+def _join_static(source: Rel, joined: _Joined | None, asks: Expr | None = None) -> Rel | None:
+    """The relations of FROM joined with the values of a subquery on static tables among them. An inner join where the
+    condition `asks` holds for no row without a value."""
     if joined is None:
         return None
     used = joined.on.columns() - set(joined.right.columns)
@@ -435,7 +435,7 @@ def _is_arithmetic(part: Part) -> bool:
 
 
 def _placed(source: Rel, joined: _Joined, by_row: bool) -> Rel | None:
-    """The relations of FROM with the subquery joined to those that it is about."""
+    """The relations of FROM with the subquery joined to those that it refers to."""
     used = joined.on.columns() - set(joined.right.columns)
     if not used or not used <= set(source.columns) or not _all_live(source, used):
         return None
@@ -452,7 +452,7 @@ def _placed(source: Rel, joined: _Joined, by_row: bool) -> Rel | None:
 
 
 def _inside(target: Rel, joined: _Joined) -> Rel | None:
-    """A relation of FROM joined in a query of its own, under its name."""
+    """A relation of FROM joined in a derived table, under its own name."""
     if not _is_plain(target):
         return None
     join = Join(target, joined.right, joined.kind, joined.on)
@@ -466,7 +466,7 @@ def _is_plain(rel: Rel) -> bool:
 
 
 def _target(rel: Rel, used: frozenset[Column]) -> Rel | None:
-    """The smallest part of a join that has these columns, where asking it of its rows first is the same."""
+    """The smallest subtree of a join with these columns, if joining the subquery there first is equivalent."""
     if not isinstance(rel, Join):
         return rel
     if used <= set(rel.left.columns) and rel.kind in ("inner", "cross", "left", "semi", "anti") and not rel.lateral:

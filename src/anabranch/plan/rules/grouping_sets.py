@@ -1,4 +1,4 @@
-"""GROUPING SETS, ROLLUP and CUBE as a union of plain groups, each with keys of its own:
+"""Expands GROUPING SETS, ROLLUP and CUBE to a union of plain GROUP BYs, each with its own keys:
 
     SELECT k, g, grouping(g) AS all_g, sum(n) AS n FROM s GROUP BY ROLLUP (k, g)
 
@@ -8,8 +8,8 @@ is
     UNION ALL SELECT k, CAST(NULL AS STRING) AS g, CAST(1 AS TINYINT) AS all_g, sum(n) AS n FROM s GROUP BY k
     UNION ALL SELECT CAST(NULL AS INT) AS k, CAST(NULL AS STRING) AS g, ... FROM s GROUP BY (1 = 1)
 
-Over no rows there is no row, in the set without columns neither, as in Spark. Only if that is the only set there is
-one; the builder has made such a query an aggregate without keys.
+Over no rows there is no row, not even for the empty set, as in Spark. Only if the empty set is the only one is there a
+row; the builder has turned such a query into an aggregate without keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anabranch.plan.rules import RuleContext
 
 #: More sets than these are computed as one query.
 MAX_SETS = 16
-#: What the set without columns is grouped by: all rows are one group then, and no rows are none.
+#: The key of the empty set: all rows are one group, and no rows are none.
 _ALL = Expr(("(", "1", "=", "1", ")"), "boolean")
 
 
@@ -52,12 +52,12 @@ def expand_grouping_sets(rel: Rel, context: RuleContext) -> Rel | None:
         )
         branch = Project(branch, tuple(_named(item, context) for item in items))
         made = branch if made is None else SetOp("union", True, made, branch, rel.columns)
-    # An expression that Spark takes for a key though it is not written like one would lack its columns in some sets.
+    # An expression that Spark takes for a key but that is written differently would lack its columns in some sets.
     return made if made is not None and made.free <= rel.free else None
 
 
 def _named(item: tuple[Column, Expr], context: RuleContext) -> tuple[Column, Expr]:
-    """An item whose column is one of its own, unless it only passes a column on."""
+    """An item with a new column, unless it only passes a column on."""
     column, expr = item
     return item if expr.column == column else (context.new(column.name, column.type), expr)
 
@@ -67,7 +67,7 @@ def _null(column: Column) -> Expr:
 
 
 def _grouping_value(call: Call, groups: Aggregate, positions: tuple[int, ...]) -> Expr | None:
-    """What grouping(k) and grouping_id() are in a set: a 1 for each key that is not grouped by."""
+    """The value of grouping(k) and grouping_id() in a set: a 1 for each key that the set lacks."""
     if call.name not in ("grouping", "grouping_id"):
         return None
     keys = [expr.normal for _, expr in groups.keys]

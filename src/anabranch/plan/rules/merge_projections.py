@@ -1,4 +1,4 @@
-"""An aggregate over a query that only filters and projects, as one query:
+"""Merges an aggregate with the query below it, if that only filters and projects:
 
     WITH t AS (SELECT lower(k) AS name, n FROM s WHERE n > 0) SELECT name, sum(n) AS n FROM t WHERE n < 9 GROUP BY name
 
@@ -6,7 +6,7 @@ is
 
     SELECT lower(k) AS name, sum(n) AS n FROM s WHERE n > 0 AND n < 9 GROUP BY lower(k)
 
-so that it lives on partials of the stream, and not on its rows. It has to read the rows of one stream.
+so that it lives on partials of the stream, and not on its rows. The query has to read the rows of one stream.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _ROW_BY_ROW = {"stream", "table"}
 
 
 def joined_kinds(rel: Rel, *, outer: bool = True) -> Iterator[str]:
-    """What is joined, row by row; something else where that is not so, and in a RIGHT or FULL JOIN without `outer`."""
+    """The kinds of all that is joined row by row; another kind for anything else, and for RIGHT or FULL JOIN without
+    `outer`."""
     if isinstance(rel, Join) and not rel.lateral and (outer or rel.kind not in ("right", "full")):
         yield from joined_kinds(rel.left, outer=outer)
         yield from joined_kinds(rel.right, outer=outer)
@@ -66,7 +67,7 @@ def joined_kinds(rel: Rel, *, outer: bool = True) -> Iterator[str]:
 
 
 def _over(rel: Rel, by: dict[Column, Expr]) -> Rel:
-    """The aggregate over the columns that a projection below it is made of."""
+    """The aggregate over the input of the projection below it."""
     assert isinstance(rel, Aggregate)
 
     def key(item: Computed) -> Computed:
@@ -78,7 +79,7 @@ def _over(rel: Rel, by: dict[Column, Expr]) -> Rel:
 
 
 def names_fields(expr: Expr, by: dict[Column, Expr]) -> bool:
-    """Whether fields of a struct are called like columns that come to be something else."""
+    """Whether struct fields have the names of columns that are replaced by expressions."""
     structs = any(isinstance(part, str) and part.lower() == "struct" for part in _parts(expr))
     return structs and bool(expr.columns() & by.keys())
 

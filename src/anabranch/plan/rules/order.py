@@ -1,5 +1,5 @@
-"""The rules that a query has, in their order: they follow from when its answer is computed. A new rule goes into each
-tuple whose queries it is good for; most are for RULES and READ_RULES."""
+"""The rules for a query, in order; which ones depends on when its answer is computed. A new rule goes into each tuple
+whose queries it helps, mostly RULES and READ_RULES."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from anabranch.plan.rules.separate_joins import separate_joins
 from anabranch.plan.rules.widen_top_n import widen_top_n
 from anabranch.sql.syntax import Query
 
-#: For a query whose changes are kept. Behind these it has keys wherever it can have them.
+#: For a query whose changes are kept. After these it has keys wherever possible.
 RULES = (decorrelate, expand_grouping_sets, merge_projections, separate_joins, raise_joins, widen_top_n)
-#: For one that is computed when it is read.
+#: For a query that is computed when it is read.
 READ_RULES = (decorrelate, merge_projections, separate_joins, raise_joins)
-#: For one that waits key by key: it is shown as it is written.
+#: For a query that waits key by key: it is shown as written.
 KEY_RULES = (merge_projections, separate_joins, raise_joins)
-#: For one whose trigger fires at each record,
+#: For a query whose trigger fires at each record,
 RECORD_RULES = (merge_projections, separate_joins, raise_joins_above_rows)
-#: and for one whose trigger counts records.
+#: and for a query whose trigger counts records.
 COUNTING_RULES = (
     merge_projections, number_records, decorrelate, separate_counted, separate_joins, raise_joins_above_rows,
 )  # fmt: skip

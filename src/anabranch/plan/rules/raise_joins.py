@@ -1,4 +1,4 @@
-"""Joins with tables that a REFRESH changes for the rows of the past too, above the partials of their stream:
+"""Raises joins with REFRESHABLE tables, whose changes also reach past rows, above the partials of their stream:
 
     SELECT label, count(*), sum(n), sum(w) FROM s JOIN t REFRESHABLE ON s.k = t.k GROUP BY label
 
@@ -7,12 +7,12 @@ is
     SELECT label, sum(s.__rows), sum(s.__p1), sum(w * s.__rows)
     FROM (SELECT k, count(*) AS __rows, sum(n) AS __p1 FROM s GROUP BY k) AS s JOIN t ON s.k = t.k GROUP BY label
 
-What the rest of the query asks of the rows of the stream keys the partials; a condition on the stream alone is asked
-below. Where a query cannot be had like this it reads kept rows, as FROM (SELECT k, n FROM s) AS s. Either way the table
-is read above, as it is at the last REFRESH, and nothing below knows of it.
+The expressions of the stream in the rest of the query key the partials; a condition on the stream alone is pushed down.
+Where this is not possible the query reads kept rows, as FROM (SELECT k, n FROM s) AS s. Either way the join reads the
+table as of the last REFRESH, and nothing below depends on it.
 
-The clock is such a table, of one row that is another one at each read: what now() and its like are compared with keys
-the partials, and they themselves are asked above.
+The clock is such a table, with one row that differs at each read: the operands that now() and its like are compared
+with key the partials, and the comparison is above.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from anabranch.sql.calls import CLOCK, MOMENT, clock_calls
 from anabranch.sql.lexer import quote_name, tokenize
 from anabranch.types import INTEGERS, SparkType
 
-#: Aggregates that give the same however often a value occurs; with DISTINCT, all do.
+#: Aggregates that ignore duplicates; with DISTINCT, all do.
 _OF_SETS = ("min", "max", "bool_and", "bool_or", "every", "some", "any", "bit_and", "bit_or", "collect_set",
             "approx_count_distinct")  # fmt: skip
 #: Types that cannot be grouped by, or where equal values can differ.
@@ -57,7 +57,7 @@ def raise_joins(rel: Rel, context: RuleContext) -> Rel | None:
 
 
 def raise_joins_above_rows(rel: Rel, context: RuleContext) -> Rel | None:
-    """The same for a query whose trigger counts rows: they have to be there one by one."""
+    """The same for a query whose trigger counts rows, which have to be kept one by one."""
     found = _select(rel)
     if found is None:
         return None
@@ -65,36 +65,36 @@ def raise_joins_above_rows(rel: Rel, context: RuleContext) -> Rel | None:
     return _over_rows(found)
 
 
-# ------------------------------------------------------------------------------------------------ what it is about
+# ------------------------------------------------------------------------------------------------ the query
 
 
 @dataclass(frozen=True)
 class _Select:
-    """A SELECT over one stream and what does not change with streams."""
+    """A SELECT over one stream and relations that do not change with streams."""
 
-    above: tuple[Rel, ...]  # a projection and what is between it and groups, or FROM; the outermost first
+    above: tuple[Rel, ...]  # the projection and all between it and the groups, or FROM; the outermost first
     aggregate: Aggregate | None
-    conditions: tuple[Expr, ...]  # of WHERE, where rows are grouped
+    conditions: tuple[Expr, ...]  # of WHERE, if rows are grouped
     source: Rel
     leaves: tuple[Rel, ...]
     stream: Rel
 
     def exprs_of_rows(self) -> Iterator[Expr]:
-        """What is asked of rows, and not of groups."""
+        """The expressions over rows, and not over groups."""
         yield from self.conditions
         yield from (expr for each in _joins(self.source) for expr in each.exprs())
         for each in self.above if self.aggregate is None else (self.aggregate,):
             yield from each.exprs()
 
     def rebuilt(self, by: Mapping[Column, Expr], input: Rel) -> Rel:
-        """What is above, over something else."""
+        """The relations of `above` over another input."""
         for each in reversed(self.above):
             input = replace(each, input=input).map_exprs(by)  # type: ignore[call-arg]
         return input
 
 
 def _select(rel: Rel) -> _Select | None:
-    """The SELECT that a projection is of, if it has to meet something above the rows of its stream."""
+    """The SELECT of a projection, if it has a join to raise."""
     if not isinstance(rel, Project):
         return None
     above: list[Rel] = [rel]
@@ -112,7 +112,7 @@ def _select(rel: Rel) -> _Select | None:
     leaves = tuple(_leaves(below))
     live = [leaf for leaf in leaves if is_live(leaf)]
     if len(live) != 1 or not _of_stream(live[0]):
-        return None  # a query of several streams, or of a view, meets its tables anew as it is
+        return None  # a query of several streams, or of a view, joins its tables again anyway
     found = _Select(tuple(above), aggregate, tuple(conditions), below, leaves, live[0])
     if not any(leaf.refreshable for leaf in leaves) and not any(map(reads_clock, found.exprs_of_rows())):
         return None
@@ -147,13 +147,13 @@ def _leaves(rel: Rel) -> Iterator[Rel]:
 
 
 def _of_stream(rel: Rel) -> bool:
-    """Whether a relation is a stream, as it is or in windows."""
+    """Whether a relation is a stream, or windows over one."""
     rows = rel.input if isinstance(rel, Windowed) else rel
     return isinstance(rows, Scan) and rows.source.kind == "stream"
 
 
 def reads_clock(expr: Expr) -> bool:
-    """Whether an expression asks what time it is; a subquery in it may do so too."""
+    """Whether an expression, or a subquery in it, reads the clock."""
     for subquery in expr.subqueries():
         if any(reads_clock(inner) for each in subquery.rel.walk() for inner in each.exprs()):
             return True
@@ -180,12 +180,12 @@ def _parts(expr: Expr) -> Iterator[Part]:
 
 
 def _over_rows(select: _Select) -> Rel:
-    """The stream as a query of the columns that are read."""
+    """The stream as a query of the columns in use."""
     stream = select.stream
     nodes = [*select.above, *([select.aggregate] if select.aggregate is not None else []), *_joins(select.source)]
     read = {column for each in nodes for expr in each.exprs() for column in expr.columns()}
     read |= {column for expr in select.conditions for column in expr.columns()}
-    read |= {column for leaf in select.leaves for column in leaf.free}  # what is LATERAL reads those beside it
+    read |= {column for leaf in select.leaves for column in leaf.free}  # LATERAL relations read the others
     chosen = [column for column in stream.columns if column in read] or list(stream.columns[:1])
     rows = Project(stream, tuple((column, of_column(column)) for column in chosen), label=stream.label)
     source = _with_leaf(select.source, stream, rows)
@@ -195,7 +195,7 @@ def _over_rows(select: _Select) -> Rel:
 
 
 def _with_leaf(rel: Rel, old: Rel, new: Rel) -> Rel:
-    """A FROM clause with another relation in the place of one."""
+    """A FROM clause with one relation replaced."""
     if rel is old:
         return new
     if not isinstance(rel, Join | Generate) or rel.label is not None:
@@ -213,7 +213,7 @@ def _filtered(rel: Rel, conditions: Iterable[Expr]) -> Rel:
 
 @dataclass
 class _Below:
-    """What the query below the join is to give: what keys it, and its partials. Texts are over names of expressions."""
+    """The query below the join: its keys and its partials. Texts use names of expressions."""
 
     columns: dict[Column, None] = field(default_factory=dict)
     computed: dict[tuple[Part, ...], tuple[Column, Expr]] = field(default_factory=dict)
@@ -222,7 +222,7 @@ class _Below:
 
 
 class _Raising:
-    """One SELECT over a stream and static tables, to be had from partials of the stream."""
+    """One SELECT over a stream and static tables, to be derived from partials of the stream."""
 
     def __init__(self, select: _Select, context: RuleContext) -> None:
         self.select = select
@@ -258,7 +258,7 @@ class _Raising:
         source = _with_leaf(joined, self.select.stream, rows)
         return self.select.rebuilt(by, Aggregate(_filtered(source, where), tuple(keys), tuple(calls)))
 
-    # ---- whether it can be
+    # ---- whether it is possible
 
     def _fit(self) -> Aggregate:
         select = self.select
@@ -288,20 +288,20 @@ class _Raising:
             raise NotApplicable("it reads columns of the query around it")
         return aggregate
 
-    # ---- what is above, and what it needs
+    # ---- the query above, and what it needs
 
     def _is_below(self, expr: Expr) -> bool:
-        """Whether an expression reads nothing but the stream."""
+        """Whether an expression reads only the stream."""
         return expr.columns() <= self.own and not reads_clock(expr)
 
     def _need(self, *exprs: Expr) -> None:
-        """Have the columns of the stream in expressions among those that key the partials."""
+        """Add the stream columns of expressions to the keys of the partials."""
         for expr in exprs:
             found = (part for part in _parts(expr) if isinstance(part, Column) and part in self.own)
             self.below.columns.update(dict.fromkeys(found))
 
     def _key(self, expr: Expr) -> Expr:
-        """An expression above partials: it is computed below if it is of the stream alone, and no column anyway."""
+        """An expression above partials: computed below if it reads only the stream and is no plain column."""
         if expr.column is not None or not expr.columns() & self.own or not self._is_below(expr):
             self._need(expr)
             return expr
@@ -313,14 +313,14 @@ class _Raising:
         return of_column(known[0])
 
     def _joined(self, rel: Rel) -> Rel:
-        """The FROM clause with what its conditions ask of the stream alone as keys of the partials."""
+        """The FROM clause, with the stream operands of its conditions as keys of the partials."""
         if not isinstance(rel, Join) or rel.label is not None:
             return rel
         on = None if rel.on is None else conjunction(map(self._raised, conjuncts(rel.on)))
         return replace(rel, left=self._joined(rel.left), right=self._joined(rel.right), on=on)
 
     def _raised(self, condition: Expr) -> Expr:
-        """A condition above partials: its sides over the stream become keys."""
+        """A condition above partials: its operands over the stream become keys."""
         compared = None if self._is_below(condition) else comparison(condition)
         if compared is None:
             return self._key(condition)
@@ -331,7 +331,7 @@ class _Raising:
     # ---- aggregates
 
     def _values(self, aggregate: Aggregate) -> dict[Column, str | None]:
-        """Each aggregate over partials and tables, as a text over names; None where it stays as it is."""
+        """Each aggregate over partials and tables, as a text over names; None where it is unchanged."""
         asked = list({arg: None for _, call in aggregate.calls for arg in call.args})
         types = dict(zip(asked, self.context.types(asked, self.select.source), strict=True)) if asked else {}
         return {column: self._value(call, [types[arg] for arg in call.args]) for column, call in aggregate.calls}
@@ -380,7 +380,7 @@ class _Raising:
         return quote_name(self.below.partials.setdefault(text, name))
 
     def _factored(self, expr: Expr, type: SparkType, asked: str | None) -> str | None:
-        """x * y, with x of the stream and y of a table, as sum(x) * y; None where that is not the same to the digit."""
+        """The sum of x * y, x of the stream and y of a table, as sum(x) * y; None where rounding would differ."""
         factors = _factors(expr)
         own = [each for each in factors if each.columns() & self.own]
         others = [each for each in factors if not each.columns() & self.own]
@@ -396,10 +396,10 @@ class _Raising:
         filtered = "" if asked is None else f" FILTER (WHERE {asked})"
         return f"{self._partial(f'sum({self._name(one)}){filtered}')} * {self._name(other)}"
 
-    # ---- what is below
+    # ---- the query below
 
     def _partials(self) -> tuple[Rel, dict[str, Expr]]:
-        """The stream as a query of partials, and its columns by their names in texts."""
+        """The query of partials of the stream, and its columns by their names in texts."""
         below, stream, new = self.below, self.select.stream, self.context.new
         if not below.columns and not below.computed:
             self._partial("count(*)")
@@ -412,7 +412,7 @@ class _Raising:
         rewrite = Rewrite({call.normal: column for column, call in zip((c for c, _ in calls), found, strict=True)})
         keys = [*((column, of_column(column)) for column in below.columns), *below.computed.values()]
         rel: Rel = Aggregate(_filtered(stream, below.where), tuple(keys), tuple(calls))
-        if not keys:  # no group of no rows
+        if not keys:  # no rows make no group
             counted = rewrite(Expr((Call("count", star=True),)))
             rel = Filter(rel, Expr((*counted.parts, ">", "0"), "boolean"))
         made = [
@@ -434,13 +434,13 @@ def _product(factors: Sequence[Expr]) -> Expr:
 
 
 def _listed(exprs: Sequence[Expr]) -> Expr:
-    """Expressions one behind the other."""
+    """A comma-separated list of expressions."""
     spans = tuple(span for each in exprs for span in each.spans or (None,) * len(each.parts))
     return Expr(tuple(part for each in exprs for part in each.parts), spans=spans)
 
 
 def _same_product(type: str, one: str, other: str, total: str, product: str) -> bool:
-    """Whether products add up to the same in whatever order: x * y is `type`, sum(x) * y is `product`."""
+    """Whether sum(x * y) equals sum(x) * y exactly: x * y is `type`, sum(x) * y is `product`."""
     if type in INTEGERS:
         return one in INTEGERS and other in INTEGERS
     if type == "double":
@@ -452,16 +452,16 @@ def _same_product(type: str, one: str, other: str, total: str, product: str) -> 
 
 
 def _factors(expr: Expr) -> list[Expr]:
-    """The factors of a product of numbers, columns, calls and brackets; nothing if it is something else."""
+    """The factors of a product of numbers, columns, calls and parentheses; empty for anything else."""
     signs = [i for i, (part, depth) in enumerate(zip(expr.parts, depths(expr.parts), strict=True))
              if part == "*" and depth == 0]  # fmt: skip
     bounds = zip([-1, *signs], [*signs, len(expr.parts)], strict=True)
     found = [piece(expr, start + 1, end) for start, end in bounds]
-    return found if all(map(_is_one, found)) else []
+    return found if all(map(_is_factor, found)) else []
 
 
-def _is_one(expr: Expr) -> bool:
-    """Whether no operator beside an expression can take a part of it."""
+def _is_factor(expr: Expr) -> bool:
+    """Whether an expression needs no parentheses beside an operator."""
     if not expr.parts:
         return False
     first = expr.parts[0]

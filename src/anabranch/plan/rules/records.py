@@ -1,4 +1,4 @@
-"""What `COUNTING n` counts, for a query that reads more than the rows of one stream:
+"""The records that `COUNTING n` counts, for a query that reads more than the rows of one stream:
 
     SELECT a.k, sum(b.v) AS v FROM a JOIN b ON a.id = b.id GROUP BY a.k TRIGGER COUNTING 3
 
@@ -8,14 +8,14 @@ is
     FROM (SELECT a.k, b.v, a._row_num AS __part0_a, b._row_num AS __part1_b FROM a JOIN b ON a.id = b.id) AS __records
     GROUP BY k TRIGGER COUNTING 3
 
-so that each record is a row of the query inside, and knows the numbers of the rows that it is made of: it comes when
-the last of them does. That is for inner joins and UNION ALL, through views too that show all records of their streams.
+so that each record is a row of the inner query, with the numbers of its source rows: it arrives with the last of them.
+This works for inner joins and UNION ALL, also through views that show all records of their streams.
 
-Whatever can take a row back, or makes one of several, has no such numbers. There the query inside is a node whose
+Queries that can retract a row, or merge several into one, have no such numbers. There the inner query is a node whose
 changes are counted run by run.
 
-Where rows meet static tables once, in the run that takes them in, the query inside is called `__met`: its rows are
-kept as they are then.
+Where rows are joined with static tables once, in the run that takes them in, the inner query is labelled `__met`: its
+rows are kept as they are then.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _LISTS = ("collect_list", "array_agg", "listagg", "string_agg")
 
 
 class _NotNumbered(Exception):
-    """What a query reads has no numbers: it can take rows back, or makes rows of several."""
+    """The input of a query has no row numbers: it can retract rows, or merges several into one."""
 
 
 def number_records(rel: Rel, context: RuleContext) -> Rel | None:
-    """Give the records of a query with TRIGGER COUNTING the numbers of the rows that they are made of."""
+    """Give the records of a query with TRIGGER COUNTING the numbers of their source rows."""
     found = _counted(rel)
     if found is None or found.source.label in (RECORDS, MET) or _reads_one_stream(found.node, found.source):
         return None
@@ -80,7 +80,7 @@ def number_records(rel: Rel, context: RuleContext) -> Rel | None:
 
 
 def separate_counted(rel: Rel, context: RuleContext) -> Rel | None:
-    """Give what a query with TRIGGER COUNTING aggregates a node of its own, whose changes are counted."""
+    """Give the input of the aggregate of a query with TRIGGER COUNTING a node of its own, whose changes are counted."""
     found = _counted(rel)
     if found is None or found.source.label in (RECORDS, MET):
         return None
@@ -93,7 +93,7 @@ def separate_counted(rel: Rel, context: RuleContext) -> Rel | None:
 
 @dataclass(frozen=True)
 class _Counted:
-    """The node of a query that looks at records, and what stands above it, from the trigger down."""
+    """The node of a query that reads records, and the nodes above it, from the trigger down."""
 
     above: tuple[Rel, ...]
     node: Rel
@@ -107,7 +107,7 @@ class _Counted:
         return self.node.rebuilt(lambda below: source if below is self.source else below)
 
     def put(self, node: Rel) -> Rel:
-        """The whole query with another node that gives the same columns."""
+        """The whole query with the node replaced by one with the same columns."""
         made = node
         for each in reversed(self.above):
             below = made
@@ -120,7 +120,7 @@ def _source(node: Rel) -> Rel:
 
 
 def _counted(rel: Rel) -> _Counted | None:
-    """The aggregate of a query whose trigger counts; without one, what LIMIT cuts."""
+    """The aggregate of a query whose trigger counts; without one, the input of LIMIT."""
     if not isinstance(rel, Emit) or (rel.emission.counting or 1) < 2:
         return None
     above: list[Rel] = [rel]
@@ -135,14 +135,14 @@ def _counted(rel: Rel) -> _Counted | None:
 
 
 def _reads_one_stream(node: Rel, source: Rel) -> bool:
-    """Whether the rows of one stream are looked at, which are in their order, each once."""
+    """Whether the node reads the rows of one stream, in order and each once."""
     while isinstance(source, Filter) and not any(is_live(inner.rel) for inner in source.condition.subqueries()):
         source = source.input
     windowed = source if isinstance(source, Windowed) else None
     scan = windowed.input if windowed is not None else source
     if not isinstance(scan, Scan) or scan.source.kind == "view":
         return False
-    # Windows that overlap have a row in several groups, which they do not keep apart.
+    # With overlapping windows a row is in several groups.
     keys = [expr.column for _, expr in node.keys] if isinstance(node, Aggregate) else []
     return windowed is None or windowed.window.kind == "tumble" or bool(set(keys) & set(windowed.bounds))
 
@@ -167,14 +167,14 @@ def _exprs(rel: Rel) -> Iterator[Expr]:
 
 
 def _with_records(found: _Counted, source: Rel, parts: Sequence[Computed], context: RuleContext) -> Rel | None:
-    """The query over its records: the columns that it reads, and the numbers of the rows that they are made of."""
+    """The query over its records: the columns that it reads, and the numbers of their source rows."""
     node = found.node
     read = list(
         dict.fromkeys(column for expr in node.exprs() for column in _in_order(expr) if column in source.columns)
     )
     calls = [call for _, call in node.calls] if isinstance(node, Aggregate) else []
     if any(call.name in (*_PICKS, *_LISTS) for call in calls):
-        # Rows that are picked or listed are told apart by more than the columns that the query names.
+        # Picking and listing order rows by more than the columns that the query names.
         times = set(_times(source))
         read = sorted(source.columns, key=lambda column: column not in times)
     names = [column.name.lower() for column in read]
@@ -187,7 +187,7 @@ def _with_records(found: _Counted, source: Rel, parts: Sequence[Computed], conte
 
 
 def _times(rel: Rel) -> Iterator[Column]:
-    """The event times of all that a FROM clause joins."""
+    """The event times of all relations of a FROM clause."""
     if isinstance(rel, Join | Filter):
         for each in rel.inputs:
             yield from _times(each)
@@ -205,7 +205,7 @@ def _in_order(expr: Expr) -> Iterator[Column]:
 
 
 def _enriches_at_ingest(node: Rel, source: Rel, context: RuleContext) -> bool:
-    """Whether an aggregate would live on partials of one stream with static tables: its rows meet these once."""
+    """Whether an aggregate would live on partials of one stream joined once with static tables."""
     while isinstance(source, Filter):
         source = source.input
     kinds = list(joined_kinds(source, outer=False))
@@ -225,13 +225,13 @@ def _enriches_at_ingest(node: Rel, source: Rel, context: RuleContext) -> bool:
 
 @dataclass
 class _Numbering:
-    """Adds the numbers of rows to the relations that records come from."""
+    """Adds row numbers to the relations that records come from."""
 
     context: RuleContext
     names: list[str] = field(default_factory=list)
 
     def expanded(self, rel: Rel) -> Rel:
-        """A relation with the queries of views in the place of their names; the same object if it reads none."""
+        """A relation with views replaced by their queries; the same object if it reads none."""
         if isinstance(rel, Scan):
             if rel.source.kind != "view":
                 return rel
@@ -242,7 +242,7 @@ class _Numbering:
         return rel.rebuilt(self.expanded)
 
     def numbered(self, rel: Rel) -> tuple[Rel, tuple[Computed, ...]]:
-        """A relation that gives the numbers of the rows behind each of its own, and how they are named from here on."""
+        """A relation with the numbers of the source rows of each of its rows, and the columns of these numbers."""
         if _has_subqueries(rel):
             raise _NotNumbered
         if isinstance(rel, Scan):
@@ -312,5 +312,5 @@ class _Numbering:
 
 
 def _passed(parts: Sequence[Computed]) -> tuple[Computed, ...]:
-    """Numbers as they are above the projection that names them."""
+    """The columns of numbers above the projection that names them."""
     return tuple((column, of_column(column)) for column, _ in parts)

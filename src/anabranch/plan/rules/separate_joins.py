@@ -1,4 +1,4 @@
-"""A join of streams that is grouped by several of their times, as a node of its own:
+"""Separates a join of streams that is grouped by several of their times into a node of its own:
 
     SELECT a.ts, b.ts AS bts, count(*) AS n FROM a JOIN b ON b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 MINUTE
     GROUP BY a.ts, b.ts EMIT ON WINDOW CLOSE
@@ -8,7 +8,7 @@ is
     SELECT ts, bts, count(*) AS n FROM (SELECT a.ts, b.ts AS bts FROM a JOIN b ON ...) AS __joined0
     GROUP BY ts, bts EMIT ON WINDOW CLOSE
 
-Then the times are columns of what is grouped, and a group closes by all of them together.
+Then the times are columns of the grouped input, and a group closes by all of them together.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def separate_joins(rel: Rel, context: RuleContext) -> Rel | None:
 
 
 def _several_times(node: Aggregate) -> bool:
-    """Whether it groups an inner join by times of several streams, none of which equals another."""
+    """Whether it groups an inner join by times of several streams without an equation between them."""
     source, conditions = node.input, []
     while isinstance(source, Filter):
         conditions.append(source.condition)
@@ -61,7 +61,7 @@ def _several_times(node: Aggregate) -> bool:
 
 
 def _leaves(rel: Rel, conditions: list[Expr]) -> Iterator[Rel]:
-    """What an inner join joins; its conditions are added. Of other joins, nothing."""
+    """The relations of an inner join, adding its conditions to `conditions`; none for other joins."""
     if not isinstance(rel, Join) or rel.label is not None:
         yield rel
     elif rel.kind in ("inner", "cross") and not rel.lateral:
@@ -71,6 +71,6 @@ def _leaves(rel: Rel, conditions: list[Expr]) -> Iterator[Rel]:
 
 
 def _times(rel: Rel) -> set[Column]:
-    """The columns of a relation that are times, and bounds of windows."""
+    """The columns of a relation that are times or window bounds."""
     own = {*rel.bounds[:3], *event_times(rel.input)} if isinstance(rel, Windowed) else set(event_times(rel))
     return own & set(rel.columns)

@@ -1,4 +1,4 @@
-"""The first rows of each key, with all columns of the stream below the condition that leaves the others out:
+"""Widens a query of the first rows of each key to keep all columns of the stream below its condition:
 
     SELECT k, x FROM (SELECT k, x, row_number() OVER (PARTITION BY k ORDER BY ts DESC) AS n FROM s) WHERE n = 1
 
@@ -6,8 +6,8 @@ is
 
     SELECT k, x FROM (SELECT k, x, row_number() OVER (...) AS n, ts AS _row_ts FROM s) WHERE n = 1
 
-A row that is not among the first never comes back among them. So what is shown and new rows are enough to go on from,
-if all columns of these rows are kept: ties are broken by all of them.
+A row beyond the first ones never gets back among them. So shown and new rows are enough for the next answer if all
+columns of the shown rows are kept: all of them break ties.
 """
 
 from __future__ import annotations
