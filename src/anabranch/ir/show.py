@@ -1,4 +1,4 @@
-"""Plans as text for people and for the fixtures of rules: one node a line, what it reads indented below it."""
+"""Plans as text for users and for the fixtures of rules: one node a line, its inputs indented below it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from anabranch.sql.durations import duration_text
 
 
 def show(rel: Rel, *, types: bool = False) -> str:
-    """A plan as a tree. Columns are numbered as they are first seen, so that equal plans look equal."""
+    """The text tree of a plan. Columns are numbered in order of appearance, so that equal plans have equal texts."""
     return "\n".join(_Tree(types).lines(rel, 0))
 
 
