@@ -54,8 +54,8 @@ class Grouping:
             self.time = reader.expr(window.time)
             if not window.time:
                 self.time = of_column(builder.event_time(source.rel, window.call.span, _HINT))
-            figures = [spec.size, spec.slide, spec.offset][: 3 if spec.offset else 2 if spec.slide != spec.size else 1]
-            lengths = "".join(f", {quote_string(duration_text(each))}" for each in figures)
+            given = [spec.size, spec.slide, spec.offset][: 3 if spec.offset else 2 if spec.slide != spec.size else 1]
+            lengths = "".join(f", {quote_string(duration_text(each))}" for each in given)
             call = composed(f"{window.name}(time{lengths})", {"time": self.time})
         self.by = {self.whole: call}
 

@@ -64,8 +64,8 @@ class _Tree:
             )
         if isinstance(rel, Windowed):
             window, along = rel.window, rel.window.attribute if rel.along is None else self._column(rel.along)
-            figures = (window.size, 0 if window.slide == window.size else window.slide, window.offset)
-            shown = [str(each) if window.rows else duration_text(each) for each in figures if each]
+            lengths = (window.size, 0 if window.slide == window.size else window.slide, window.offset)
+            shown = [str(each) if window.rows else duration_text(each) for each in lengths if each]
             shown += [str(each) for each in (window.every, window.block, window.own) if each]
             apart = f" by {self._columns(rel.apart)}" if rel.apart else ""
             apart += f" by the values of {self._columns(rel.besides)}" if rel.besides else ""

@@ -18,12 +18,12 @@ from anabranch.errors import NotSupported, SqlError, SyntaxProblem
 from anabranch.sql.calls import calls_of, closing, split_commas
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import parse_duration, take_duration
-from anabranch.sql.figures import Figure
 from anabranch.sql.lexer import END, NUMBER, STRING, Span, Token, normal_form
 from anabranch.sql.syntax import Expression, GroupWindow, Select, WindowKind, WindowSpec
+from anabranch.sql.window_arguments import WindowArgument
 
 SPARK = ("WINDOW", "SESSION_WINDOW")
-#: The figures of each in their order, and how many there have to be.
+#: The arguments of each in their order, and how many there have to be.
 _FIGURES = {
     "WINDOW": (("size", "slide", "start"), 1),
     "SESSION_WINDOW": (("gap",), 1),
@@ -81,7 +81,7 @@ def _check_part(text: str, call: Sequence[Token], found: Mapping[str, GroupWindo
 
 
 def _window(text: str, call: Sequence[Token]) -> GroupWindow:
-    """The window of a call; computed by Spark if a figure of Spark's function is."""
+    """The window of a call; computed by Spark if an argument of Spark's function is."""
     word, given = call[0].upper, list(split_commas(call[2:-1]))
     expression = Expression(Span(call[0].start, call[-1].end), tuple(call))
     if word == "CUMULATE":
@@ -94,8 +94,8 @@ def _window(text: str, call: Sequence[Token]) -> GroupWindow:
     if not fits and word not in SPARK:
         message = f"in GROUP BY, {word} takes a column with the time and {' and '.join(names[:least])}"
         raise _wrong(text, expression.span, message, f"as in {word}(ts{', INTERVAL 1 MINUTE' * least})")
-    figures = {name: _figure(text, each, name, word) for name, each in zip(names, lengths, strict=False) if each}
-    known = {name: figure for name, figure in figures.items() if figure is not None}
+    arguments = {name: _argument(text, each, name, word) for name, each in zip(names, lengths, strict=False) if each}
+    known = {name: argument for name, argument in arguments.items() if argument is not None}
     whole = "session_window" if "gap" in names else "window"
     if not fits or len(known) < len(lengths):
         return GroupWindow(expression, whole, time, None)
@@ -108,7 +108,7 @@ def _window(text: str, call: Sequence[Token]) -> GroupWindow:
     return GroupWindow(expression, whole, time, WindowSpec(kind, None, along, size.value, slide.value, offset))
 
 
-def _figure(text: str, tokens: list[Token], name: str, function: str) -> Figure | None:
+def _argument(text: str, tokens: list[Token], name: str, function: str) -> WindowArgument | None:
     """A length of time; to Spark it may be a number of microseconds, or computed."""
     span, last, minus = Span(tokens[0].start, tokens[-1].end), tokens[-1], tokens[0].text == "-"
     cursor = Cursor(text, [*tokens, Token(END, "", span.end, span.end)])
@@ -124,15 +124,17 @@ def _figure(text: str, tokens: list[Token], name: str, function: str) -> Figure 
         value = None
         with suppress(SqlError):
             value = take_duration(cursor, name) if tokens[0].upper == "INTERVAL" else None
-    return None if value is None else Figure(value, "time", span)
+    return None if value is None else WindowArgument(value, "time", span)
 
 
-def _check(text: str, function: str, figures: Mapping[str, Figure], size: Figure, slide: Figure) -> None:
+def _check(
+    text: str, function: str, arguments: Mapping[str, WindowArgument], size: WindowArgument, slide: WindowArgument
+) -> None:
     """Lengths are more than nothing, and no slide is longer than its window."""
-    for name, figure in figures.items():
-        if figure.value <= 0 and name != "start":
-            raise _wrong(text, figure.span, f"the {name} of {function}() must be longer than nothing")
-    windows, start = size.value // slide.value, figures.get("start")
+    for name, argument in arguments.items():
+        if argument.value <= 0 and name != "start":
+            raise _wrong(text, argument.span, f"the {name} of {function}() must be longer than nothing")
+    windows, start = size.value // slide.value, arguments.get("start")
     if not windows:
         hint = "HOP has windows with time between them: HOP(t, ts, slide, size)"
         raise _wrong(text, slide.span, f"the slide of {function}() is at most as long as its windows", hint)

@@ -1,6 +1,6 @@
-"""The call of a function over a relation in FROM: a source, a time column and figures, by position or by name.
+"""The call of a function over a relation in FROM: a source, a time column and arguments, by position or by name.
 
-Which functions there are, and what their figures mean, is for `windows` and `watermarks` to say.
+Which functions there are, and what their arguments mean, is for `windows` and `watermarks` to say.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anabranch.sql.lexer import WORD, Span, Token
 from anabranch.sql.syntax import Name, Relation
 
 TakeRelation = Callable[[Cursor, str], Relation]
-Figure = TypeVar("Figure")
+Value = TypeVar("Value")
 
 SOURCE, TIME, KEY = "source", "time", "key"
 
@@ -34,14 +34,14 @@ class TableFunction:
 
 
 @dataclass(frozen=True)
-class Call(Generic[Figure]):
+class Call(Generic[Value]):
     """What a call of a function gives it."""
 
     span: Span
     source: Relation
     time: Name | None
     partition: tuple[Name, ...]
-    figures: Mapping[str, Figure]
+    arguments: Mapping[str, Value]
     columns: tuple[Name, ...] = ()
 
 
@@ -55,15 +55,15 @@ def take_call(
     cursor: Cursor,
     functions: Mapping[str, TableFunction],
     take_relation: TakeRelation,
-    take_figure: Callable[[Cursor, str], Figure],
-) -> Call[Figure]:
-    """F(TABLE t, DESCRIPTOR(ts), figure, ...), F(t, ts, figure, ...) or F(name => ..., ...) in any order."""
+    take_argument: Callable[[Cursor, str], Value],
+) -> Call[Value]:
+    """F(TABLE t, DESCRIPTOR(ts), argument, ...), F(t, ts, argument, ...) or F(name => ..., ...) in any order."""
     token = cursor.advance()
     function = functions[token.upper]
     source: Relation | None = None
     time: Name | None = None
     partition: tuple[Name, ...] = ()
-    figures: dict[str, Figure] = {}
+    arguments: dict[str, Value] = {}
     columns: dict[str, Name] = {}
     given: set[str] = set()
     cursor.expect("(")
@@ -96,12 +96,12 @@ def take_call(
         elif parameter in function.columns:
             columns[parameter] = _descriptor(cursor)
         else:
-            figures[parameter] = take_figure(cursor, parameter)
+            arguments[parameter] = take_argument(cursor, parameter)
         if cursor.take(")"):
             break
         cursor.expect(",")
     span = Span(token.start, cursor.previous.end)
-    missing = [each for each in function.order if each not in (SOURCE, TIME, *function.optional, *figures, *columns)]
+    missing = [each for each in function.order if each not in (SOURCE, TIME, *function.optional, *arguments, *columns)]
     column = "a time column" if set(function.order[2:]) - set(function.optional) else "a column"
     no_time = time is None and TIME in function.order and TIME not in function.optional
     if source is None or no_time or missing:
@@ -113,7 +113,7 @@ def take_call(
             end=span.end,
             hint=f"as in {function.example}",
         )
-    return Call(span, source, time, partition, figures, tuple(columns[each] for each in function.columns))
+    return Call(span, source, time, partition, arguments, tuple(columns[each] for each in function.columns))
 
 
 def _with_article(parameter: str) -> str:

@@ -145,9 +145,9 @@ def _rows(cursor: Cursor) -> None:
 # ---- functions
 
 
-def _function(example: str, *figures: str) -> TableFunction:
-    order = (SOURCE, TIME, *figures)
-    names = {"source": SOURCE, "time_field": TIME, **{each: each for each in figures}}
+def _function(example: str, *arguments: str) -> TableFunction:
+    order = (SOURCE, TIME, *arguments)
+    names = {"source": SOURCE, "time_field": TIME, **{each: each for each in arguments}}
     return TableFunction(order, names, tuple(names), example, ("frequency",))
 
 
@@ -173,18 +173,18 @@ def take_watermark_function(cursor: Cursor, join: str, take_relation: TakeRelati
     """max_diff_watermark(source => TABLE(t), time_field => DESCRIPTOR(ts), offset => INTERVAL 5 SECONDS), or
     percentile_watermark(..., events => 1000, percentile => 95, frequency => 100)."""
     call = take_call(cursor, _FUNCTIONS, take_relation, lambda at, parameter: _FIGURES[parameter](at))
-    figures = call.figures
+    arguments = call.arguments
     rule: Rule
-    if "offset" in figures:
-        rule = Delay(int(figures["offset"]))
+    if "offset" in arguments:
+        rule = Delay(int(arguments["offset"]))
     else:
-        rule = Percentile(int(figures["events"]), figures["percentile"], int(figures.get("frequency", 1)))
+        rule = Percentile(int(arguments["events"]), arguments["percentile"], int(arguments.get("frequency", 1)))
     assert call.time is not None, "its functions cannot do without"
     mark = Watermark(call.time.last, call.span, rule)
     return replace(call.source, span=call.span, watermarks=(*call.source.watermarks, mark), join=join)
 
 
-# ---- figures
+# ---- arguments
 
 
 def _take_delay(cursor: Cursor) -> int:

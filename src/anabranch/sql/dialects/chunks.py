@@ -20,10 +20,10 @@ from typing import Literal
 
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.dialects.windows import Cut, SpelledWindow
-from anabranch.sql.figures import Figure
 from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import NEWEST, Meeting, Name, Relation
-from anabranch.sql.windows import word_figure
+from anabranch.sql.window_arguments import WindowArgument
+from anabranch.sql.windows import word_argument
 
 _INNER = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
 
@@ -81,13 +81,13 @@ def join_chunks(text: str, relations: Sequence[Relation]) -> Epochs | None:
 
 def _blocks(window: SpelledWindow, cut: Cut, pairs: Literal["once", "every"] | None) -> SpelledWindow:
     """The windows of so many chunks."""
-    said = {} if pairs is None else {"pairs": word_figure("pairs", pairs, cut.span)}
+    said = {} if pairs is None else {"pairs": word_argument("pairs", pairs, cut.span)}
     if cut.length is None:
-        return replace(window, figures={"block": Figure(cut.block, "number", cut.span), **said})
+        return replace(window, arguments={"block": WindowArgument(cut.block, "number", cut.span), **said})
     if cut.block == 1:
         return window
     size = replace(cut.length, value=cut.length.value * cut.block)
-    return replace(window, function="SLIDING", figures={"slide": cut.length, "size": size, **said})
+    return replace(window, function="SLIDING", arguments={"slide": cut.length, "size": size, **said})
 
 
 def _column(relation: Relation, name: str, span: Span) -> Name:

@@ -18,9 +18,9 @@ from dataclasses import replace
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.calls import chains
 from anabranch.sql.dialects.windows import Bracket, SpelledWindow
-from anabranch.sql.figures import Figure
 from anabranch.sql.lexer import QUOTED, Span, Token, quote_name
 from anabranch.sql.syntax import Expression, Item, Meeting, Name, Query, Relation, Select
+from anabranch.sql.window_arguments import WindowArgument
 
 _INNER = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
 _HINT = "as in FROM a [RANGE 3 MINUTES, WA ts], b [RANGE 2 MINUTES, WA ts]"
@@ -112,7 +112,7 @@ def _band(text: str, one: Relation, other: Relation) -> Meeting:
     left, right = _time(text, one, one.bracket), _time(text, other, other.bracket)
     pieces = []
     for bracket, sign, shift in ((other.bracket, ">", "-"), (one.bracket, "<", "+")):
-        assert isinstance(bracket.range, Figure)
+        assert isinstance(bracket.range, WindowArgument)
         pieces.append(f"n1 {sign if bracket.open else f'{sign}='} n0 {shift} {bracket.range.sql}")
     return Meeting(" AND ".join(pieces), (left, right))
 
@@ -137,7 +137,7 @@ def _tumbling(text: str, sources: Sequence[Relation], last: Bracket) -> list[Rel
     for relation in reversed(sources):
         bracket = relation.bracket or bracket
         size = bracket.range
-        assert isinstance(size, Figure) and isinstance(last.range, Figure)
+        assert isinstance(size, WindowArgument) and isinstance(last.range, WindowArgument)
         if not bracket.tumbling:
             raise _wrong(text, bracket.span, "windows that slide are not joined with windows that tumble")
         if size.value != last.range.value or _origin(bracket) != _origin(last):
@@ -145,8 +145,8 @@ def _tumbling(text: str, sources: Sequence[Relation], last: Bracket) -> list[Rel
         attribute = bracket.attribute
         time = None if attribute is None else Name(attribute.parts[-1:], attribute.span)
         offset = replace(size, value=_origin(bracket) % size.value)
-        figures = {"size": size, **({"offset": offset} if offset.value else {})}
-        found.insert(0, SpelledWindow(bracket.span, "TUMBLE", time, figures).over(text, relation))
+        arguments = {"size": size, **({"offset": offset} if offset.value else {})}
+        found.insert(0, SpelledWindow(bracket.span, "TUMBLE", time, arguments).over(text, relation))
     return found
 
 

@@ -15,11 +15,11 @@ from typing import Literal
 
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.figures import Figure, take_length, take_origin
 from anabranch.sql.lexer import NUMBER, OPENING, STRING, SYMBOL, WORD, Span, Token, tokenize
 from anabranch.sql.syntax import Name, Relation
 from anabranch.sql.table_functions import Call, refuse_keys, take_attribute
-from anabranch.sql.windows import windowed, word_figure
+from anabranch.sql.window_arguments import WindowArgument, take_length, take_origin
+from anabranch.sql.windows import windowed, word_argument
 
 BRACKET_WORDS = ("RANGE", "SLIDE", "WA", "WATTR", "RATTR", "SATTR", "PA", "ORIGIN")
 #: A row is written down once for each epoch that sees it.
@@ -34,7 +34,7 @@ _OPERATORS = frozenset(
 class Cut:
     """ECQ: how a stream is cut into chunks, and how many of them a join sees at a time."""
 
-    length: Figure | None  # of a chunk; None where the change of a key ends it
+    length: WindowArgument | None  # of a chunk; None where the change of a key ends it
     filled: bool = False
     block: int = 1  # the newest so many chunks
     pairs: Literal["once", "every"] | None = None  # a pair of chunks comes once, or in every epoch; None: not said
@@ -48,19 +48,19 @@ class SpelledWindow:
     span: Span  # of the notation
     function: str
     time: Name | None
-    figures: Mapping[str, Figure]
+    arguments: Mapping[str, WindowArgument]
     partition: tuple[Name, ...] = ()
     cut: Cut | None = None
 
     def over(self, text: str, relation: Relation) -> Relation:
         if self.partition and self.function in ("LANDMARK",):
             raise refuse_keys(text, self.function, self.partition[0].span, "PARTITION BY")
-        call = Call(self.span, relation, self.time, self.partition, self.figures)
+        call = Call(self.span, relation, self.time, self.partition, self.arguments)
         made = windowed(text, self.function, call, relation.join)
         return replace(made, span=relation.span, spelled=None)
 
     def same_as(self, other: SpelledWindow) -> bool:
-        mine, others = ({name: each.value for name, each in one.figures.items()} for one in (self, other))
+        mine, others = ({name: each.value for name, each in one.arguments.items()} for one in (self, other))
         names = [[part.lower() for name in (one.time, *one.partition) if name for part in name.parts[-1:]]
                  for one in (self, other)]  # fmt: skip
         return self.function == other.function and mine == others and names[0] == names[1]
@@ -96,13 +96,13 @@ class Bracket:
     """What a bracket says, parameter by parameter."""
 
     span: Span
-    range: Figure | Literal["all"] | None = None
+    range: WindowArgument | Literal["all"] | None = None
     tumbling: bool = False
     open: bool = False  # the bounds of a join are strict
-    slide: Figure | None = None
+    slide: WindowArgument | None = None
     attribute: Name | None = None
     partition: list[Name] = field(default_factory=list)
-    origin: Figure | None = None
+    origin: WindowArgument | None = None
     range_attribute: Name | None = None
     slide_attribute: Name | None = None
     rank: bool = False
@@ -187,17 +187,17 @@ def aggregate_window(text: str, found: Bracket) -> SpelledWindow:
             "RANGE and SLIDE are both lengths of time, or both numbers",
             "RATTR and SATTR are for a RANGE along one attribute and a SLIDE along another",
         )
-    figures = {"slide": found.slide}
+    arguments = {"slide": found.slide}
     if found.range != "all":
-        figures["size"] = found.range
+        arguments["size"] = found.range
     if found.origin is not None:
-        figures["origin"] = found.origin
+        arguments["origin"] = found.origin
     partition = tuple(Name(name.parts[-1:], name.span) for name in found.partition)
     function = "LANDMARK" if found.range == "all" else "SLIDING"
-    return SpelledWindow(found.span, function, time, figures, partition)
+    return SpelledWindow(found.span, function, time, arguments, partition)
 
 
-def _by_row(text: str, found: Bracket, size: Figure | Literal["all"], slide: Figure) -> SpelledWindow:
+def _by_row(text: str, found: Bracket, size: WindowArgument | Literal["all"], slide: WindowArgument) -> SpelledWindow:
     """RATTR and SATTR: a RANGE along one attribute, a SLIDE along rows."""
     along, by = found.range_attribute, found.slide_attribute
     if along is None or by is None:
@@ -214,10 +214,10 @@ def _by_row(text: str, found: Bracket, size: Figure | Literal["all"], slide: Fig
         raise _wrong(text, by.span, "SATTR is ROW_NUM or rank(column)", f"as in SATTR rank({along.last})")
     if slide.unit == "time":
         raise _wrong(text, slide.span, "with SATTR windows move by rows", "as in SLIDE 5 ROWS")
-    figures = {"size": size, "every": replace(slide, unit="rows")}
+    arguments = {"size": size, "every": replace(slide, unit="rows")}
     if found.rank:
-        figures["by"] = word_figure("by", "rank", found.seen["SATTR"])
-    return SpelledWindow(found.span, "SLIDE_BY_ROW", along, figures)
+        arguments["by"] = word_argument("by", "rank", found.seen["SATTR"])
+    return SpelledWindow(found.span, "SLIDE_BY_ROW", along, arguments)
 
 
 # ---- Truviso
@@ -281,26 +281,26 @@ def take_cut(cursor: Cursor) -> SpelledWindow:
     if cursor.take("ON"):
         column = take_attribute(cursor)
     changes = column is not None and (cursor.take("CHANGE") or cursor.take("BY", "OBJECT"))
-    figure: Figure | None = None
+    argument: WindowArgument | None = None
     if not changes:
         cursor.expect("BY")
-        figure = take_length(cursor, "the length of the chunks")
+        argument = take_length(cursor, "the length of the chunks")
     cursor.take("EMPTY")
     option = cursor.current
     filled = cursor.take("FILLED")
     if not filled and not cursor.take("SKIPPED") and cursor.previous.upper == "EMPTY":
         raise cursor.problem("expected FILLED or SKIPPED", known=("FILLED", "SKIPPED"))
     span = Span(start, cursor.previous.end)
-    if figure is None:
+    if argument is None:
         assert column is not None
         if filled:
             raise _wrong(cursor.text, option.span, "between chunks of one value there are no empty ones")
         return SpelledWindow(span, "CHUNKS", column, {}, cut=Cut(None))
-    if column is None and figure.unit == "time":
-        hint = f"as in CUT ON ts BY {figure.span.of(cursor.text)}"
-        raise _wrong(cursor.text, figure.span, "chunks of a length of time are cut ON a column", hint)
-    figures = {"size": figure, **({"filled": word_figure("filled", "true", option.span)} if filled else {})}
-    return SpelledWindow(span, "TUMBLE", column or Name(("row_num",), span), figures, cut=Cut(figure, filled))
+    if column is None and argument.unit == "time":
+        hint = f"as in CUT ON ts BY {argument.span.of(cursor.text)}"
+        raise _wrong(cursor.text, argument.span, "chunks of a length of time are cut ON a column", hint)
+    arguments = {"size": argument, **({"filled": word_argument("filled", "true", option.span)} if filled else {})}
+    return SpelledWindow(span, "TUMBLE", column or Name(("row_num",), span), arguments, cut=Cut(argument, filled))
 
 
 def take_cut_string(cursor: Cursor) -> SpelledWindow:
