@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _WHOLE = "named_struct('start', window_start, 'end', window_end)"
 _TIME = "(window_end - INTERVAL '1' MICROSECOND)"  # as in Spark
-#: Fields of a window in the columns of other systems.
+#: Fields of a window by suffix of Flink's functions: TUMBLE_START.
 _PARTS = {"start": "w.start", "end": "w.end", "rowtime": "(w.end - INTERVAL 1 MILLISECOND)"}
 #: The types of time for which Spark makes the same windows.
 _TIMES = ("timestamp", "date")

@@ -3,8 +3,7 @@
     window(ts, '10 minutes', '5 minutes')       session_window(ts, '5 minutes')
     HOP(ts, INTERVAL '5' MINUTE, INTERVAL '10' MINUTE), TUMBLE(ts, size), SESSION(ts, gap), and TUMBLE(size)
 
-and parts of them: window.start and window_time(window), TUMBLE_START(ts, size). What is read instead is for
-`ir.group_windows` to know.
+and fields of them: window.start and window_time(window), TUMBLE_START(ts, size). `ir.group_windows` rewrites them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from anabranch.sql.syntax import Expression, GroupWindow, Select, WindowKind, Wi
 from anabranch.sql.window_arguments import WindowArgument
 
 SPARK = ("WINDOW", "SESSION_WINDOW")
-#: The arguments of each in their order, and how many there have to be.
+#: The arguments of each function in order, and how many are required.
 _FIGURES = {
     "WINDOW": (("size", "slide", "start"), 1),
     "SESSION_WINDOW": (("gap",), 1),
@@ -31,15 +30,15 @@ _FIGURES = {
     "HOP": (("slide", "size", "start"), 2),
     "SESSION": (("gap",), 1),
 }
-#: Parts of windows, and the names of columns that are one.
+#: Fields of windows, and the columns with their values.
 _PARTS = {"START": "window_start", "END": "window_end", "ROWTIME": "rowtime", "PROCTIME": ""}
-#: The window of which a function gives a part, and the part.
+#: The window function and the field that a function reads.
 PART_OF = {f"{name}_{part}": (name, part) for name in ("TUMBLE", "HOP", "SESSION") for part in _PARTS}
 _NAMES = frozenset(name.lower() for name in (*_FIGURES, *PART_OF, "CUMULATE"))
 
 
 def with_window(text: str, select: Select) -> Select:
-    """A SELECT that knows which window it groups by; items that are parts of it have names."""
+    """The SELECT with the window that it groups by; items that are fields of the window get names."""
     conditions = [each for each in (select.where, *select.group, select.having, select.qualify) if each is not None]
     expressions = [*(item.tokens for item in select.items), *(each.tokens for each in conditions)]
     calls = [call for tokens in expressions for call in calls_of(_NAMES, tokens)]
@@ -50,7 +49,7 @@ def with_window(text: str, select: Select) -> Select:
         return select
     windows = list(found.values())
     foreign = any(each.call.tokens[0].upper not in SPARK for each in windows)
-    if len(windows) > 1 and not foreign:  # Spark says that there is one
+    if len(windows) > 1 and not foreign:  # Spark reports the error
         return select
     if len(windows) > 1:
         raise _wrong(text, windows[1].call.span, "a SELECT groups by one window, and this is another one")
@@ -66,7 +65,7 @@ def with_window(text: str, select: Select) -> Select:
 
 
 def asks_for_time(tokens: Sequence[Token]) -> bool:
-    """Whether window_time is called: Spark does not take it beside GROUP BY."""
+    """Whether window_time is called, which Spark refuses with GROUP BY."""
     return any(True for _ in calls_of(frozenset({"window_time"}), tokens))
 
 
@@ -81,7 +80,7 @@ def _check_part(text: str, call: Sequence[Token], found: Mapping[str, GroupWindo
 
 
 def _window(text: str, call: Sequence[Token]) -> GroupWindow:
-    """The window of a call; computed by Spark if an argument of Spark's function is."""
+    """The window of a call; Spark computes it if an argument of Spark's function is not a literal."""
     word, given = call[0].upper, list(split_commas(call[2:-1]))
     expression = Expression(Span(call[0].start, call[-1].end), tuple(call))
     if word == "CUMULATE":
@@ -109,7 +108,7 @@ def _window(text: str, call: Sequence[Token]) -> GroupWindow:
 
 
 def _argument(text: str, tokens: list[Token], name: str, function: str) -> WindowArgument | None:
-    """A length of time; to Spark it may be a number of microseconds, or computed."""
+    """A length of time; for Spark's functions also a number of microseconds, or None if computed."""
     span, last, minus = Span(tokens[0].start, tokens[-1].end), tokens[-1], tokens[0].text == "-"
     cursor = Cursor(text, [*tokens, Token(END, "", span.end, span.end)])
     if function not in SPARK:
@@ -130,7 +129,7 @@ def _argument(text: str, tokens: list[Token], name: str, function: str) -> Windo
 def _check(
     text: str, function: str, arguments: Mapping[str, WindowArgument], size: WindowArgument, slide: WindowArgument
 ) -> None:
-    """Lengths are more than nothing, and no slide is longer than its window."""
+    """Lengths must be positive, and no slide longer than its window."""
     for name, argument in arguments.items():
         if argument.value <= 0 and name != "start":
             raise _wrong(text, argument.span, f"the {name} of {function}() must be longer than nothing")
@@ -147,7 +146,7 @@ def _check(
 
 
 def _name(tokens: Sequence[Token]) -> str | None:
-    """The name of an item that is a window or a part of one, in Spark or in Flink; None for any other item."""
+    """The name in Spark or Flink of an item that is a window or a field of one; None for any other item."""
     called = len(tokens) > 1 and tokens[1].text == "("
     end = closing(tokens, 1) + 1 if called else 1
     name, behind = tokens[0].name.lower(), [token.name.lower() for token in tokens[end:]]

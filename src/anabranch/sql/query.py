@@ -1,7 +1,7 @@
-"""The grammar of queries, down to clauses; expressions are stepped over and kept as spans.
+"""The grammar of queries, down to clauses; expressions are kept as spans.
 
-What Anabranch adds to FROM is in `relations` and `windows`, when results come out in `emission`. Whether an expression
-is well formed is for `expressions` and Spark to say.
+`relations` and `windows` have the extensions of FROM, `emission` those for when results are emitted. `expressions` and
+Spark check whether an expression is well formed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from anabranch.sql.terms import (
 def parse_query(cursor: Cursor, *, nested: bool = False, inline: bool = True) -> Query:
     """WITH ... body ORDER BY ... LIMIT ... and an emission clause.
 
-    Without `inline`, a CTE that only passes a relation through stays a CTE.
+    Without `inline`, a CTE that only passes a relation through remains a CTE.
     """
     first = cursor.index
     with cursor.deeper():
@@ -225,7 +225,7 @@ def _group(cursor: Cursor) -> tuple[list[Expression], bool]:
 
 
 def _subqueries(cursor: Cursor, first: int, relations: list[Relation]) -> tuple[Query, ...]:
-    """Queries inside expressions: a bracket followed by SELECT or WITH that is no relation of the FROM clause."""
+    """Queries inside expressions: SELECT or WITH after a bracket, outside the relations of FROM."""
     found: list[Query] = []
     index, last = first, cursor.index
     taken = [relation.span for relation in relations]

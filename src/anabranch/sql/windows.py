@@ -1,6 +1,6 @@
-"""The window functions of FROM, in the spellings of several systems, all to one shape.
+"""The window functions of FROM, in the spellings of several systems, parsed into one form.
 
-Windows that are not written as functions are for `dialects` to read.
+`dialects` parses windows that are not functions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PAIRS: tuple[Literal["none", "once", "every"], ...] = ("none", "once", "every")
 _STRATEGIES: tuple[Literal["auto", "panes", "windows", "adaptive", "rows", "bins"], ...] = (
     "auto", "panes", "windows", "adaptive", "rows", "bins",
 )  # fmt: skip
-#: What can stand for a parameter that is no argument.
+#: The words that some parameters take.
 _WORDS: dict[str, tuple[str, ...]] = {
     "by": ("row_num", "rank"), "filled": ("false", "true"), "strategy": _STRATEGIES, "pairs": _PAIRS
 }  # fmt: skip
@@ -103,7 +103,7 @@ _OF_THE_LANGUAGE = {
 
 
 class _Functions(Mapping[str, TableFunction]):
-    """The window functions of the language, and those that window types have brought."""
+    """The built-in window functions, and those of registered window types."""
 
     def __getitem__(self, name: str) -> TableFunction:
         if name in _OF_THE_LANGUAGE:
@@ -120,7 +120,7 @@ class _Functions(Mapping[str, TableFunction]):
 
 
 WINDOW_FUNCTIONS = _Functions()
-#: The entry points under which other packages name their window types: each is there once it is imported.
+#: The entry points of window types in other packages: an import registers the type.
 ENTRY_POINTS = "anabranch.windows"
 
 
@@ -131,7 +131,7 @@ def _import_types() -> None:
 
 
 def _brought(windows: type[WindowType[Any]]) -> TableFunction:
-    """What the function of a window type takes: the fields of the class, those with a default if one wants to."""
+    """The signature of the function of a window type: the fields of the class; those with a default are optional."""
     given: tuple[Field[Any], ...] = fields(windows) if is_dataclass(windows) else ()
     names = tuple(each.name for each in given)
     optional = tuple(each.name for each in given if each.default is not MISSING)
@@ -167,9 +167,9 @@ def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation)
 
 
 def windowed(text: str, function: str, call: Call[WindowArgument], join: str) -> Relation:
-    """The relation of a call behind its windows."""
+    """The relation of a call, with its windows."""
     source = call.source
-    if source.window is not None or source.sample is not None:  # windows of windows are those of a query over them
+    if source.window is not None or source.sample is not None:  # windows over windows need a subquery
         query = all_of(source)
         source = Relation("subquery", query.span, subquery=query, alias=source.exposed)
     attribute = _attribute(call.time)
@@ -204,7 +204,7 @@ def windowed(text: str, function: str, call: Call[WindowArgument], join: str) ->
 
 
 def call_text(window: WindowSpec, along: str | None, apart: Sequence[str]) -> tuple[str, str]:
-    """The call of a window function that has these windows: what stands before its relation, and behind it."""
+    """The call of a window function with these windows: the text before its relation, and after it."""
     unit: Literal["time", "rows", "number"] = "time"
     if window.rows:
         unit = "rows" if window.attribute == "row_num" else "number"
@@ -235,13 +235,13 @@ def call_text(window: WindowSpec, along: str | None, apart: Sequence[str]) -> tu
 
 
 def is_call(text: str) -> bool:
-    """Whether a relation is written as the call of a window function, or as TABLE around one."""
+    """Whether a relation is the call of a window function, or TABLE around one."""
     words = [token.upper for token in tokenize(text)[:3]]
     return words[:1] == ["TABLE"] or (words[1:2] == ["("] and words[0] in WINDOW_FUNCTIONS)
 
 
 def _own(text: str, call: Call[WindowArgument], function: str, values: Mapping[str, int]) -> WindowSpec:
-    """The windows of a type that has brought its function."""
+    """The windows of a registered type."""
     try:
         windows = FUNCTIONS[function](**values)
     except ValueError as error:
@@ -274,7 +274,7 @@ def _argument(cursor: Cursor, parameter: str) -> WindowArgument:
 
 
 def _word(cursor: Cursor, known: tuple[str, ...], parameter: str) -> WindowArgument:
-    """Which of some words stands here, by its place among them."""
+    """The index of the next token in `known`."""
     token = cursor.current
     word = (token.value if token.kind == STRING else token.name).lower().replace("-", "_")
     if word not in known:
@@ -284,7 +284,7 @@ def _word(cursor: Cursor, known: tuple[str, ...], parameter: str) -> WindowArgum
 
 
 def word_argument(parameter: str, word: str, span: Span) -> WindowArgument:
-    """One of the words of a parameter, by its place among them."""
+    """The word of a parameter as its index among the allowed words."""
     return WindowArgument(_WORDS[parameter].index(word), "number", span)
 
 
@@ -296,13 +296,13 @@ def _attribute(time: Name | None) -> Literal["column", "row_num", "arrival_ts"]:
 
 
 def _along(call: Call[WindowArgument], counts: Sequence[str] = ()) -> list[WindowArgument]:
-    """The arguments that are measured along the attribute, in the order they are written."""
+    """The arguments in units of the attribute, in textual order."""
     arguments = [argument for name, argument in call.arguments.items() if name not in (*_APART, *counts)]
     return sorted(arguments, key=lambda argument: argument.span.start)
 
 
 def _check_units(text: str, call: Call[WindowArgument], attribute: str, counts: Sequence[str] = ()) -> None:
-    """Lengths of time go along times, rows along row numbers, and all of one call are alike; but for plain numbers."""
+    """Refuse lengths of time over anything but times, rows over anything but row numbers, and mixed units."""
     timed_count = next(
         (name for name in counts if name in call.arguments and call.arguments[name].unit == "time"), None
     )
@@ -335,7 +335,7 @@ def _check_units(text: str, call: Call[WindowArgument], attribute: str, counts: 
 
 
 def _check_strategy(text: str, function: str, asked: WindowArgument | None) -> None:
-    """Windows that end at rows have strategies of their own."""
+    """Refuse a strategy that the window function does not have."""
     ends_at_rows = function == "SLIDE_BY_ROW"
     known = ("auto", "rows", "bins") if ends_at_rows else _STRATEGIES[:-1]
     if asked is not None and _STRATEGIES[asked.value] not in known:

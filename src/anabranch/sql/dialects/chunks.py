@@ -1,15 +1,14 @@
-"""Joins of streams that are cut into chunks, as ECQ has them: in each epoch the newest chunks of one with those of the
-others.
+"""Joins of streams that are cut into chunks, from ECQ: each epoch joins the newest chunks of all streams.
 
     FROM STREAM(s, 'CUT ON ts BY 60 SECS', 'BLOCK', 1) a, STREAM(t, 'CUT ON ts BY 60 SECS', 'BLOCK', 12) b
 
-are windows that slide by one chunk and end with an epoch, and rows meet where their windows end together:
+are windows that slide by one chunk and end with an epoch, and rows join if their windows have the same end:
 
     FROM TUMBLE(TABLE s, ...) a, SLIDING(TABLE t, ...) b WHERE a.window_end = b.window_end
 
-An epoch is known by the label of its newest chunk, never by how many there were before: a gap moves nothing. Where
-every side keeps older chunks, a side also says what is new (`__newest`): a pair that is to come ONCE needs a row of the
-newest chunk, and an epoch is one only if some row is in its newest chunk at all.
+The identity of an epoch is the label of its newest chunk, not a count, so a gap shifts nothing. If every input keeps
+older chunks, `__newest` marks the new rows: a pair that is emitted ONCE needs a row of the newest chunk, and an epoch
+exists only if its newest chunk has a row.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ _INNER = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
 
 @dataclass(frozen=True)
 class Epochs:
-    """What a join of chunks becomes: its relations with their windows, and what has to hold of them beside what is
-    written. `name` is the relation whose window a column of windows without a name before it is meant of; None: there
-    is but one."""
+    """A rewritten join of chunks: its relations with their windows, and the added conditions. `name` is the relation
+    whose window an unqualified window column refers to; None if there is only one."""
 
     relations: tuple[Relation, ...]
     meets: tuple[Meeting, ...]
@@ -40,7 +38,7 @@ class Epochs:
 
 
 def join_chunks(text: str, relations: Sequence[Relation]) -> Epochs | None:
-    """What a FROM clause with chunks in it becomes; None if each chunk in it is met alone."""
+    """Rewrite a FROM clause with chunks; None if it joins no chunks."""
     places = [index for index, each in enumerate(relations) if each.spelled is not None and each.spelled.cut]
     windows = [window for index in places if (window := relations[index].spelled) is not None]
     cuts = [window.cut for window in windows if window.cut is not None]
@@ -55,7 +53,7 @@ def join_chunks(text: str, relations: Sequence[Relation]) -> Epochs | None:
         newest = (Meeting("n0", (_column(named[places[0]], NEWEST, windows[0].span),)),) if by_key else ()
         return Epochs(tuple(named), newest)
     pairs: Literal["once", "every"] = next((cut.pairs for cut in cuts if cut.pairs is not None), "every")
-    older = all(cut.block > 1 for cut in cuts)  # otherwise a pair has but one epoch, that of the side with one chunk
+    older = all(cut.block > 1 for cut in cuts)  # otherwise a pair has one epoch, that of the input with one chunk
     for index, window, cut in zip(places, windows, cuts, strict=True):
         made[index] = replace(made[index], spelled=_blocks(window, cut, pairs if older else None))
     made = _named(text, made)
@@ -69,7 +67,7 @@ def join_chunks(text: str, relations: Sequence[Relation]) -> Epochs | None:
             meets.append(Meeting("n0 = n1", names))
             continue
         if not made[index].join.startswith("LEFT") or any(cut.block > 1 for cut in cuts):
-            raise _outer(text, window)  # a row without a partner is one in the epoch of its own chunk
+            raise _outer(text, window)  # a row without a match would be in the epoch of its own chunk
         if made[index].condition is None:
             raise _wrong(text, window.span, f"{made[index].join} of chunks needs ON")
         made[index] = replace(made[index], meets=(Meeting("n0 = n1", names),))
@@ -80,7 +78,7 @@ def join_chunks(text: str, relations: Sequence[Relation]) -> Epochs | None:
 
 
 def _blocks(window: SpelledWindow, cut: Cut, pairs: Literal["once", "every"] | None) -> SpelledWindow:
-    """The windows of so many chunks."""
+    """The windows of `cut.block` chunks."""
     said = {} if pairs is None else {"pairs": word_argument("pairs", pairs, cut.span)}
     if cut.length is None:
         return replace(window, arguments={"block": WindowArgument(cut.block, "number", cut.span), **said})
@@ -95,7 +93,7 @@ def _column(relation: Relation, name: str, span: Span) -> Name:
 
 
 def _named(text: str, relations: Sequence[Relation]) -> list[Relation]:
-    """The relations, each that is cut with a name of its own."""
+    """The relations, with a unique name for each that is cut."""
     found: list[Relation] = []
     taken: list[str] = []
     for each in relations:
@@ -111,7 +109,7 @@ def _named(text: str, relations: Sequence[Relation]) -> list[Relation]:
 
 
 def _check(text: str, windows: Sequence[SpelledWindow], cuts: Sequence[Cut]) -> None:
-    """The streams of a join are cut alike, and agree about how chunks pair up."""
+    """Refuse streams of a join with different cuts or pairing."""
     said: Cut | None = None
     for window, cut in zip(windows, cuts, strict=True):
         if cut.filled:

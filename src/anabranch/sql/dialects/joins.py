@@ -1,4 +1,4 @@
-"""Joins of windows as Li writes them, and windows over joins.
+"""Joins of windows in Li's notation, and windows over joins.
 
     FROM a [RANGE 3 MINUTES, WA ts], b [RANGE 2 MINUTES, WA ts]
 
@@ -6,8 +6,8 @@ joins a row of a with those of b up to 3 minutes after it, and one of b with tho
 
     FROM a, b WHERE b.ts >= a.ts - INTERVAL 2 MINUTES AND b.ts <= a.ts + INTERVAL 3 MINUTES
 
-A bound is in the band; OPEN in a bracket leaves the bound of that bracket out. FROM a, b [RANGE TUMBLING 5 MINUTES,
-WA ts] joins rows of equal windows. A window behind an aggregate over a join is one over the pairs.
+The bounds of a band are inclusive; OPEN in a bracket makes its bound exclusive. FROM a, b [RANGE TUMBLING 5 MINUTES,
+WA ts] joins rows of equal windows. A window after an aggregate over a join is over the pairs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HINT = "as in FROM a [RANGE 3 MINUTES, WA ts], b [RANGE 2 MINUTES, WA ts]"
 
 
 def join_inputs(text: str, select: Select) -> Select:
-    """A SELECT some of whose relations have brackets behind them."""
+    """Rewrite a SELECT in which brackets follow some relations."""
     sources = list(select.relations)
     for each in sources:
         if each.spelled is not None:
@@ -58,7 +58,7 @@ def join_inputs(text: str, select: Select) -> Select:
 
 
 def _check(text: str, found: Bracket) -> None:
-    """A bracket behind an input has a RANGE along a column, and nothing else."""
+    """Refuse anything but a RANGE over a column in a bracket after an input."""
     for name, why in (("SLIDE", "the window of an input moves with its rows"), ("PA", "put it into the conditions"),
                       ("RATTR", "use WA"), ("SATTR", "use WA")):  # fmt: skip
         if name in found.seen:
@@ -131,7 +131,7 @@ def _time(text: str, relation: Relation, bracket: Bracket) -> Name:
 
 
 def _tumbling(text: str, sources: Sequence[Relation], last: Bracket) -> list[Relation]:
-    """The inputs up to the last that has a bracket, each with its window; one without has the next one's."""
+    """The inputs up to the last bracket, each with its window; one without a bracket has that of the next one."""
     found: list[Relation] = []
     bracket = last
     for relation in reversed(sources):
@@ -155,7 +155,7 @@ def _origin(bracket: Bracket) -> int:
 
 
 def _check_inner(text: str, sources: Sequence[Relation], index: int) -> None:
-    """What is not in ON stands in WHERE, which is the same where no row comes out without a partner."""
+    """Refuse outer joins: the conditions go into WHERE, which is equivalent only for inner joins."""
     joins = [each.join for each in sources]
     if joins[index] not in _INNER or any(join not in _INNER and "LEFT" not in join for join in joins):
         span = sources[index].span
@@ -166,7 +166,7 @@ def _check_inner(text: str, sources: Sequence[Relation], index: int) -> None:
 
 
 def pairs(text: str, query: Query, select: Select, window: SpelledWindow) -> tuple[Query, Select]:
-    """FROM and WHERE of a join as a query of the columns that the rest asks for, with the window around it."""
+    """FROM and WHERE of a join as a query of the columns that the rest needs, with the window around it."""
     if window.partition:
         span = window.partition[0].span
         raise _wrong(text, span, "PA is not for windows over a join", "put the column into GROUP BY")
@@ -210,7 +210,7 @@ def pairs(text: str, query: Query, select: Select, window: SpelledWindow) -> tup
 
 
 class _Columns:
-    """The columns of pairs: each under a name that tells its input."""
+    """The columns of pairs: each under a name with its input."""
 
     def __init__(self, inputs: set[str]) -> None:
         self.inputs = inputs
@@ -236,7 +236,7 @@ class _Columns:
             yield Item(span, span, name, tuple(tokens))
 
     def renamed(self, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-        """Tokens with the columns of inputs as those of pairs."""
+        """Tokens with the columns of inputs renamed to those of pairs."""
         made: list[Token] = []
         done = 0
         places = {token.start: index for index, token in enumerate(tokens)}
@@ -250,7 +250,7 @@ class _Columns:
 
 
 def _renamed_item(item: Item, columns: _Columns) -> Item:
-    """An item of the SELECT list over pairs, under the name that it has."""
+    """An item of the SELECT list over pairs, with its original name."""
     named = list(chains(item.tokens))
     alone = len(named) == 1 and named[0].span == Span(item.tokens[0].start, item.tokens[-1].end)
     tokens = columns.renamed(item.tokens)

@@ -1,10 +1,10 @@
-"""Windows as others write them, read into the windows of a relation.
+"""Windows in the notations of other systems, parsed into the windows of a relation.
 
-    [RANGE 10 minutes, SLIDE 1 minute, WA ts]      Li: behind an aggregate, or behind an input of a join
-    <VISIBLE '5 minutes' ADVANCE '1 minute'>       Truviso: behind a stream
-    'CUT ON ts BY 60 SECS'                         ECQ: in the call of STREAM, or behind a stream
+    [RANGE 10 minutes, SLIDE 1 minute, WA ts]      Li: after an aggregate, or after an input of a join
+    <VISIBLE '5 minutes' ADVANCE '1 minute'>       Truviso: after a stream
+    'CUT ON ts BY 60 SECS'                         ECQ: in the call of STREAM, or after a stream
 
-What else of a SELECT changes with them is for `selects` to know.
+`selects` rewrites the rest of the SELECT.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from anabranch.sql.window_arguments import WindowArgument, take_length, take_ori
 from anabranch.sql.windows import windowed, word_argument
 
 BRACKET_WORDS = ("RANGE", "SLIDE", "WA", "WATTR", "RATTR", "SATTR", "PA", "ORIGIN")
-#: A row is written down once for each epoch that sees it.
+#: A row is stored once for each epoch that it is in.
 MOST_CHUNKS = 10_000
-#: Words behind which a column called range or slide would go on as an expression.
+#: Words that continue an expression after a column named range or slide.
 _OPERATORS = frozenset(
     {"AND", "OR", "DIV", "BETWEEN", "IS", "IN", "NOT", "LIKE", "ILIKE", "RLIKE", "REGEXP", "COLLATE"}
 )
@@ -32,18 +32,18 @@ _OPERATORS = frozenset(
 
 @dataclass(frozen=True)
 class Cut:
-    """ECQ: how a stream is cut into chunks, and how many of them a join sees at a time."""
+    """ECQ: how a stream is cut into chunks, and how many of them a join reads at a time."""
 
-    length: WindowArgument | None  # of a chunk; None where the change of a key ends it
+    length: WindowArgument | None  # of a chunk; None if a change of the key ends it
     filled: bool = False
-    block: int = 1  # the newest so many chunks
-    pairs: Literal["once", "every"] | None = None  # a pair of chunks comes once, or in every epoch; None: not said
-    span: Span = field(default_factory=lambda: Span(0, 0))  # of what says so
+    block: int = 1  # the number of newest chunks
+    pairs: Literal["once", "every"] | None = None  # a pair is emitted once, or in every epoch
+    span: Span = field(default_factory=lambda: Span(0, 0))  # of the notation
 
 
 @dataclass(frozen=True)
 class SpelledWindow:
-    """The windows that a notation stands for: those of a window function over a relation."""
+    """The windows of a notation, as a window function over a relation."""
 
     span: Span  # of the notation
     function: str
@@ -80,20 +80,20 @@ def at_bracket(tokens: Sequence[Token], index: int) -> bool:
     word, following = tokens[index + 1], tokens[index + 2]
     if word.upper not in BRACKET_WORDS:
         return False
-    if following.text == "-" and index + 4 < len(tokens):  # a length less than nothing, to be refused as one
+    if following.text == "-" and index + 4 < len(tokens):  # a negative length, refused later
         behind = tokens[index + 4]
         return tokens[index + 3].kind == NUMBER and behind.kind == WORD and behind.upper not in _OPERATORS
     return following.kind in (WORD, NUMBER, STRING) and following.upper not in _OPERATORS
 
 
 def has_brackets(cursor: Cursor) -> bool:
-    """Whether a statement has windows in brackets: then it may have other words of Li's too."""
+    """Whether a statement has windows in brackets: then it may use Li's other keywords too."""
     return any(at_bracket(cursor.tokens, index) for index in range(len(cursor.tokens)))
 
 
 @dataclass
 class Bracket:
-    """What a bracket says, parameter by parameter."""
+    """The parameters of a bracket."""
 
     span: Span
     range: WindowArgument | Literal["all"] | None = None
@@ -106,7 +106,7 @@ class Bracket:
     range_attribute: Name | None = None
     slide_attribute: Name | None = None
     rank: bool = False
-    seen: dict[str, Span] = field(default_factory=dict)  # parameters and where they stand
+    seen: dict[str, Span] = field(default_factory=dict)  # parameters and their spans
 
 
 def take_bracket(cursor: Cursor) -> Bracket:
@@ -165,7 +165,7 @@ def _parameter(cursor: Cursor, found: Bracket, name: str) -> None:
 
 
 def aggregate_window(text: str, found: Bracket) -> SpelledWindow:
-    """The windows that a bracket behind an aggregate stands for."""
+    """The windows of a bracket after an aggregate."""
     if found.range is None:
         raise _wrong(text, found.span, "this window has no RANGE", "as in [RANGE 10 MINUTES, SLIDE 1 MINUTE, WA ts]")
     if found.tumbling or found.open:
@@ -198,7 +198,7 @@ def aggregate_window(text: str, found: Bracket) -> SpelledWindow:
 
 
 def _by_row(text: str, found: Bracket, size: WindowArgument | Literal["all"], slide: WindowArgument) -> SpelledWindow:
-    """RATTR and SATTR: a RANGE along one attribute, a SLIDE along rows."""
+    """RATTR and SATTR: a RANGE over one attribute, a SLIDE by rows."""
     along, by = found.range_attribute, found.slide_attribute
     if along is None or by is None:
         span = found.seen["SATTR" if along is None else "RATTR"]
@@ -224,7 +224,7 @@ def _by_row(text: str, found: Bracket, size: WindowArgument | Literal["all"], sl
 
 
 def at_visible(tokens: Sequence[Token], index: int) -> bool:
-    """Whether the < at `index` opens a window; a < visible does not."""
+    """Whether the < at `index` opens a window; `a < visible` does not."""
     if tokens[index].text != "<" or index + 2 >= len(tokens):
         return False
     word, following = tokens[index + 1], tokens[index + 2]
@@ -275,7 +275,7 @@ def at_cut(cursor: Cursor) -> bool:
 
 
 def take_cut(cursor: Cursor) -> SpelledWindow:
-    """CUT ON ts BY 60 SECS, CUT BY 1000 ROWS or CUT ON id CHANGE, with EMPTY FILLED or SKIPPED behind it."""
+    """CUT ON ts BY 60 SECS, CUT BY 1000 ROWS or CUT ON id CHANGE, then EMPTY FILLED or SKIPPED."""
     start = cursor.expect("CUT").start
     column: Name | None = None
     if cursor.take("ON"):
@@ -304,10 +304,10 @@ def take_cut(cursor: Cursor) -> SpelledWindow:
 
 
 def take_cut_string(cursor: Cursor) -> SpelledWindow:
-    """The same in quotes, with BLOCK, the number of chunks and how they pair up behind it; to the closing bracket."""
+    """The same in quotes, then BLOCK, the number of chunks and their pairing, up to the closing bracket."""
     token = cursor.expect_string("how the stream is cut, as in 'CUT ON ts BY 60 SECS',")
     first = token.start + 1
-    # Without escapes the characters between the quotes are the text, and an error can point at its word.
+    # Without escapes, offsets in the string are offsets in the text, so an error can point at its word.
     body = token.text[1:-1] if token.text[1:-1] == token.value else ""
     inner = [replace(each, start=each.start + first, end=each.end + first) for each in tokenize(body)]
     inside = Cursor(cursor.text, inner)
@@ -326,7 +326,7 @@ def take_cut_string(cursor: Cursor) -> SpelledWindow:
 
 
 def _take_block(cursor: Cursor, cut: Cut) -> Cut:
-    """How many chunks are kept, and 'ONCE' or 'EVERY EPOCH'."""
+    """The number of chunks kept, and 'ONCE' or 'EVERY EPOCH'."""
     number = cursor.current
     block = cursor.expect_whole_number("how many chunks are kept")
     if block < 1:
