@@ -25,7 +25,7 @@ def find(
 ) -> Aggregate | None:
     """The mergeable form of an aggregate, or None if there is none.
 
-    Types are Spark's simple strings, one an argument; none stands for `*`. The texts of the arguments are only
+    Types are Spark's simple strings, one an argument; none means `*`. The texts of the arguments are only
     needed if the final uses one that is a constant, as in percentile.
 
     >>> count = find("count", distinct=False, argument_types=[])

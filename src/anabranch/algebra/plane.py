@@ -1,4 +1,4 @@
-"""The progress plane: a small plan beside the plan of a query that computes the progress of each node.
+"""The progress plane: a small plan next to the plan of a query that computes the progress of each node.
 
 A bound p on a column means that no later row has a smaller value in it. A node maps the bounds of its inputs to those
 of its output, column by column; a column without a bound is missing. Nothing here knows rows or runs: the rules hold
@@ -225,10 +225,10 @@ def box(join: Join, left: int | None, right: int | None) -> tuple[int, int] | No
     if left is None or right is None:
         return None
     if isinstance(join, BandJoin):
-        meets = left - right <= join.right_range and right - left <= join.left_range
+        matches = left - right <= join.right_range and right - left <= join.left_range
     else:
-        meets = _begun(left, join.size) == _begun(right, join.size)
-    return (left, right) if meets else None
+        matches = _begun(left, join.size) == _begun(right, join.size)
+    return (left, right) if matches else None
 
 
 def _begun(bound: int, size: int) -> int:

@@ -15,7 +15,7 @@ from anabranch.algebra.parts import INTEGERS, Aggregate, Part, let
 _KINDS = 512
 #: The mean estimates of HyperLogLog for 1, 13, 26, 39, 52, 64, ... to 2560 values. The table is that of the paper's
 #: authors, for 512 kinds.
-_SAID = """
+_ESTIMATES = """
     369 374.8294 381.2452 387.6698 394.1464 400.2024 406.8782 413.6598 420.462 427.2826 433.7102 440.7416 447.9366
     455.1046 462.285 469.0668 476.306 483.8448 491.301 498.9886 506.2422 513.8138 521.7074 529.7428 537.8402 545.1664
     553.3534 561.594 569.6886 577.7876 585.65 594.228 602.8036 611.1666 620.0818 628.0824 637.2574 646.302 655.1644
@@ -72,7 +72,7 @@ _RAREST = "i = size(s) - 1 OR left(get(s, i + 1), 9) <> left(v, 9)"
 
 def _corrections() -> tuple[list[float], list[float]]:
     """The sum of six errors to subtract, from each estimate on; the first one also below."""
-    listed = [float(each) for each in _SAID.split()]
+    listed = [float(each) for each in _ESTIMATES.split()]
     errors = [each - (1 + at * (_MANY - 1) // (len(listed) - 1)) for at, each in enumerate(listed)]
     sums = [math.fsum(errors[at : at + _AROUND]) for at in range(len(listed) - _AROUND + 1)]
     since = [(listed[at] + listed[at + _AROUND]) / 2 for at in range(len(listed) - _AROUND)]

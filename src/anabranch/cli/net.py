@@ -92,7 +92,7 @@ class NetTable:
         return (row for row, count in self._counts.items() if count > 0)
 
     def texts(self, row: Row) -> list[str | None]:
-        """The cells of a row as text; NULL stays None."""
+        """The cells of a row as text; NULL is None."""
         return [
             None if value is None else formatter(value) for value, formatter in zip(row, self._formatters, strict=True)
         ]

@@ -36,7 +36,7 @@ class Order:
     """Columns to sort by, and the text of the first expression that is no column."""
 
     columns: tuple[SortColumn, ...] = ()
-    left_out: str | None = None
+    unsortable: str | None = None
 
     def key(self, row: Row) -> tuple[Any, ...]:
         """The sort key of a row; ties are broken by all columns, so that rows do not jump."""

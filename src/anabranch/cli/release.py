@@ -33,7 +33,7 @@ class InOrder:
     @classmethod
     def of(cls, order: Order, columns: Sequence[str], times: Mapping[str, int]) -> InOrder | None:
         """None if the order does not begin with an event time. `times` are the event time columns."""
-        if not order.columns or order.columns[0].descending or order.left_out is not None:
+        if not order.columns or order.columns[0].descending or order.unsortable is not None:
             return None
         name = columns[order.columns[0].index]
         return cls(order, times[name]) if name in times else None

@@ -27,7 +27,7 @@ class Interrupts:
         self._cancel = cancel
         self._previous: Any = None
         self.graceful = graceful
-        self.asked = False
+        self.requested = False
         self._raised = False
 
     def __enter__(self) -> Interrupts:
@@ -54,11 +54,11 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked or not self.graceful:
+        if self.requested or not self.graceful:
             self._raised = True
             threading.Thread(target=self._cancel, daemon=True).start()
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
         self._stop.set()
         # The signal may arrive during a write to the same stream, which refuses a nested one.
         with contextlib.suppress(RuntimeError):

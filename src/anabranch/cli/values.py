@@ -194,7 +194,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def column_texts(column: pa.ChunkedArray) -> Iterable[str | None]:
-    """A whole column as Spark shows it; NULL stays None."""
+    """A whole column as Spark shows it; NULL is None."""
     formatter = text_formatter(column.type)
     for value in plain_values(column):
         yield None if value is None else formatter(value)

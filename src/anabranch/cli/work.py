@@ -149,7 +149,7 @@ def show_results(
                 printer, interrupts.graceful = choose_output(console, target.output, result, statement)
                 printer.show(result)
             console.flush()
-        if interrupts.asked:
+        if interrupts.requested:
             return True
         interrupts.graceful = False
     return False
@@ -179,8 +179,8 @@ def order_for(console: Console, name: str, result: Result, statement: Statement 
     if not live or not isinstance(statement, SelectStatement):
         return UNORDERED
     order = order_of(statement.text, statement.query, result.columns)
-    if order.left_out is not None and name not in ("stream-json", "live-csv"):
-        console.warning(f"{name} cannot sort by {clean(order.left_out)}: it is no column of the answer")
+    if order.unsortable is not None and name not in ("stream-json", "live-csv"):
+        console.warning(f"{name} cannot sort by {clean(order.unsortable)}: it is no column of the answer")
     return order
 
 
@@ -222,7 +222,7 @@ class Reporter:
         self._console = console
         self._clock = clock
         self._reported_at: dict[str, float] = {}
-        self._untold: dict[str, RunReport] = {}
+        self._unreported: dict[str, RunReport] = {}
         self._runs = 0
         self._rows = 0
         self._late = 0
@@ -236,18 +236,18 @@ class Reporter:
         terminal = self._console.err_is_terminal
         pause = SECONDS_BETWEEN_STATUSES if terminal else SECONDS_BETWEEN_REPORTS
         now = self._clock()
-        self._untold[run.stream] = run
+        self._unreported[run.stream] = run
         if run.stream in self._reported_at and now - self._reported_at[run.stream] < pause:
             return
         self._reported_at[run.stream] = now
-        del self._untold[run.stream]
+        del self._unreported[run.stream]
         (self._console.status if terminal else self._console.message)(run_line(run))
 
     def finish(self) -> None:
         """Print the remaining reports, and the totals."""
-        for run in self._untold.values():
+        for run in self._unreported.values():
             self._console.message(run_line(run))
-        self._untold.clear()
+        self._unreported.clear()
         self._console.end_status()
         runs = "1 run" if self._runs == 1 else f"{self._runs:,} runs"
         bad = f", {self._bad:,} bad (see sys.bad_rows)" if self._bad else ""

@@ -83,7 +83,7 @@ class Block:
         self.grouping = replace(self.reader, aliases=aliases)
         self.behind = replace(self.reader, aliases=aliases, first=True)
         where = [self.reader.expr(select.where.tokens)] if select.where is not None else []
-        self.where = conjunction([*builder.meetings(select.meets, self.scope), *where])
+        self.where = conjunction([*builder.implied(select.implied_conditions, self.scope), *where])
         self.having = self.behind.expr(select.having.tokens) if select.having is not None else None
         self.qualify = self.behind.expr(select.qualify.tokens) if select.qualify is not None else None
         self.sort = tuple(
@@ -121,8 +121,8 @@ class Block:
         columns = self.scope.starred(qualifier)
         if columns is None:
             raise self.scope.unknown(self.builder.text, (qualifier or "*", "*"), item.span)
-        left_out = item.left_out
-        return (column for column in columns if column.name.lower() not in left_out)
+        excluded = item.excluded
+        return (column for column in columns if column.name.lower() not in excluded)
 
     def _by_position(self, expr: Expr) -> Expr:
         at = ordinal(expr, len(self.items))

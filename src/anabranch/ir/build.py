@@ -43,8 +43,8 @@ from anabranch.sql.lexer import Span
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import (
     NEWEST,
+    ImpliedCondition,
     LateralView,
-    Meeting,
     Name,
     Opaque,
     Query,
@@ -119,7 +119,7 @@ class Builder:
     # ---- queries
 
     def query(self, query: Query, outer: Scope | None, ctes: Ctes) -> Rel:
-        self._with_id = self._with_id or query.asks_for_window_ids  # the outermost query comes first
+        self._with_id = self._with_id or query.uses_window_ids  # the outermost query comes first
         known = dict(ctes)
         for (name, inner), given in zip(query.ctes, query.cte_columns, strict=True):
             known[name.lower()] = self.cte(name, inner, given, known, outer)
@@ -235,9 +235,9 @@ class Builder:
                 if versions is not None:
                     assert isinstance(rel, Join)
                     rel = versions.on(rel)
-                if relation.meets:
+                if relation.implied_conditions:
                     assert isinstance(rel, Join)
-                    on = conjunction([*self.meetings(relation.meets, scope), *([rel.on] if rel.on else [])])
+                    on = conjunction([*self.implied(relation.implied_conditions, scope), *([rel.on] if rel.on else [])])
                     rel = replace(rel, on=on)
                 join = rel
                 if isinstance(rel, Project):  # FULL JOIN ... USING
@@ -438,14 +438,14 @@ class Builder:
         rel = Generate(rel, call, view.outer, made)
         return rel, Scope((*scope.relations, exposed), (*scope.star, *made), scope.merged, scope.outer)
 
-    def meetings(self, meets: Sequence[Meeting], scope: Scope) -> list[Expr]:
+    def implied(self, conditions: Sequence[ImpliedCondition], scope: Scope) -> list[Expr]:
         """The join conditions that a notation implies."""
         return [
-            composed(each.text, {f"n{index}": self._meeting(name, scope) for index, name in enumerate(each.names)})
-            for each in meets
+            composed(each.text, {f"n{index}": self._column_of(name, scope) for index, name in enumerate(each.names)})
+            for each in conditions
         ]
 
-    def _meeting(self, name: Name, scope: Scope) -> Expr:
+    def _column_of(self, name: Name, scope: Scope) -> Expr:
         found = scope.find(self.text, name.parts, name.span)
         if found is None:
             raise scope.unknown(self.text, name.parts, name.span)

@@ -518,13 +518,13 @@ class Writer:
         star = node.this if isinstance(node, exp.Column) else node
         self._nothing_but(star, "except_")
         table = node.table.lower() if isinstance(node, exp.Column) else None
-        left_out = {each.name.lower() for each in star.args.get("except_") or ()}
+        excluded = {each.name.lower() for each in star.args.get("except_") or ()}
         sources = [columns for name, columns in scope.sources if table in (None, name)]
         if not sources and table in self.rows:
             sources = [self.rows[table or ""]]
         if not sources:
             decline(f"{node.sql()} of nothing")
-        kinds = [(name, kind) for columns in sources for name, kind in columns.kinds if name not in left_out]
+        kinds = [(name, kind) for columns in sources for name, kind in columns.kinds if name not in excluded]
         text = f"{quoted(node.table)}.*" if isinstance(node, exp.Column) else "*"
         hidden = [quoted(each.name) for each in star.args.get("except_") or ()]
         if scope.start and table in (None, "__rows"):

@@ -65,7 +65,7 @@ class _Script:
     def __init__(self, text: str) -> None:
         self.text = text
         self.known: dict[str, Known] = {}
-        self._said: list[str] = []
+        self._warnings: list[str] = []
         self._read: set[str] = set()
         self._functions: set[str] = set()  # those that the script creates
         self._advanced: set[str] = set()
@@ -149,7 +149,7 @@ class _Script:
             self._query(statement, statement.query, "the query")
 
     def warnings(self) -> list[str]:
-        found = list(self._said)
+        found = list(self._warnings)
         for what, name in self._closing:
             made = self.known.get(name)
             if made is None or not isinstance(made.statement, syntax.CreateStream):
@@ -269,7 +269,7 @@ class _Script:
                     f"DROP {before.kind.upper()} {before.name} first"
                     + (", or use CREATE OR REPLACE" if same and made.kind != "sink" else ", or take another name"),
                 )
-            self._said.append(f"{made.kind} {made.name} is created twice in the same way")
+            self._warnings.append(f"{made.kind} {made.name} is created twice in the same way")
         self.known[name.last.lower()] = made
         self._catalog = None
 

@@ -15,8 +15,8 @@ from anabranch.sql.lexer import QUOTED, STRING, WORD, Span, Token, words
 from anabranch.sql.syntax import (
     NEWEST,
     Expression,
+    ImpliedCondition,
     Item,
-    Meeting,
     Opaque,
     Query,
     Relation,
@@ -140,7 +140,7 @@ class Resolver:
 
     def query(self, query: Query, outer: Scope | None = None) -> Columns | None:
         """Check a query and return its output columns."""
-        self.with_id = self.with_id or query.asks_for_window_ids
+        self.with_id = self.with_id or query.uses_window_ids
         before = dict(self.ctes)
         for name, _ in query.ctes:  # the columns of a recursive one are unknown
             self.ctes[name.lower()] = None
@@ -172,7 +172,7 @@ class Resolver:
             self.expression(item.tokens, groups)
         for relation in select.relations:
             self._condition(relation, rows)
-        self._meetings(select.meets, rows)
+        self._check_implied(select.implied_conditions, rows)
         if select.where is not None:
             self.expression(select.where.tokens, rows, aliases)
         for part in [*select.group, *([select.having] if select.having is not None else []), *order]:
@@ -191,12 +191,12 @@ class Resolver:
         tokens = relation.condition_tokens
         if tokens and tokens[0].upper == "ON":
             self.expression(tokens[1:], scope)
-        self._meetings(relation.meets, scope)
+        self._check_implied(relation.implied_conditions, scope)
         for each in relation.versions.expressions if relation.versions is not None else ():
             self.expression(each.tokens, scope)
 
-    def _meetings(self, meets: Sequence[Meeting], scope: Scope) -> None:
-        for name in (name for each in meets for name in each.names if scope.complete):
+    def _check_implied(self, conditions: Sequence[ImpliedCondition], scope: Scope) -> None:
+        for name in (name for each in conditions for name in each.names if scope.complete):
             self._qualified(name.parts, name.span, scope)
 
     def _relation(self, relation: Relation, outer: Scope | None) -> Columns | None:

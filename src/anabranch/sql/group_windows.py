@@ -60,11 +60,11 @@ def with_window(text: str, select: Select) -> Select:
         raise _wrong(text, window.call.span, message, hint)
     intervals = any(token.upper == "INTERVAL" for token in window.call.tokens)
     items = tuple(item if item.alias is not None else replace(item, alias=_name(item.tokens)) for item in select.items)
-    planned = foreign or intervals or any(map(asks_for_time, expressions))
+    planned = foreign or intervals or any(map(calls_window_time, expressions))
     return replace(select, window=window, planned=planned, items=items)
 
 
-def asks_for_time(tokens: Sequence[Token]) -> bool:
+def calls_window_time(tokens: Sequence[Token]) -> bool:
     """Whether window_time is called, which Spark refuses with GROUP BY."""
     return any(True for _ in calls_of(frozenset({"window_time"}), tokens))
 

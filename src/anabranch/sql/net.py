@@ -64,8 +64,8 @@ def _query(source: Relation, count: Expression, columns: Mapping[str, Span]) -> 
         return Token(QUOTED if text[0] == "`" else WORD if text.isalpha() else SYMBOL, text, span.start, span.end)
 
     start, end = Span(count.span.start, count.span.start), Span(count.span.end, count.span.end)
-    left_out = [unwritten(quote_name(name), span) for name, span in columns.items()]
-    listed = [token for each in left_out for token in (unwritten(",", start), each)][1:]
+    excluded = [unwritten(quote_name(name), span) for name, span in columns.items()]
+    listed = [token for each in excluded for token in (unwritten(",", start), each)][1:]
     rows = *(unwritten(text, start) for text in ("*", "EXCEPT", "(")), *listed, unwritten(")", start)
     total = unwritten("sum", start), unwritten("(", start), *count.tokens, unwritten(")", end)
     items = Item(start, start, None, rows), Item(count.span, count.span, TIMES, total)

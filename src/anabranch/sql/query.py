@@ -14,7 +14,7 @@ from anabranch.sql.cursor import Cursor
 from anabranch.sql.dialects.selects import name_of_call, read_notations, take_brackets
 from anabranch.sql.durations import is_unit
 from anabranch.sql.emission import take_emission
-from anabranch.sql.group_windows import asks_for_time, with_window
+from anabranch.sql.group_windows import calls_window_time, with_window
 from anabranch.sql.inline import inline_ctes
 from anabranch.sql.lexer import CLOSING, NUMBER, STRING, WORD, Span, Token
 from anabranch.sql.relations import take_from, take_values
@@ -54,7 +54,7 @@ def _query(cursor: Cursor, nested: bool) -> Query:
         expressions += take_expressions(cursor, "an expression")
     order_tokens = tuple(cursor.tokens[order_start : cursor.index])
     order = Span(order_tokens[0].start, order_tokens[-1].end) if order_tokens else None
-    if isinstance(body, Select) and body.window is not None and asks_for_time(order_tokens):
+    if isinstance(body, Select) and body.window is not None and calls_window_time(order_tokens):
         body = replace(body, planned=True)
     emission = take_emission(cursor)
     if emission is not None and nested and emission.stream:

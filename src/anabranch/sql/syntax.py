@@ -193,7 +193,7 @@ class Relation:
     sample: Sample | None = None  # a sample of the subquery
     moment: Expression | None = None  # FOR SYSTEM_TIME AS OF with the time of another relation
     versions: Versions | None = None  # each row is joined with the version in force at its time
-    meets: tuple[Meeting, ...] = ()  # join conditions from a notation
+    implied_conditions: tuple[ImpliedCondition, ...] = ()  # join conditions from a notation
     spelled: SpelledWindow | None = None  # while a SELECT is parsed: windows in the notation of another system
     bracket: Bracket | None = None  # the same, after an input of a join
 
@@ -233,7 +233,7 @@ class Versions:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class ImpliedCondition:
     """A condition from a notation: a text of our own, in which `n0`, `n1` and so on are these columns."""
 
     text: str
@@ -277,7 +277,7 @@ class Item:
         return False
 
     @property
-    def left_out(self) -> frozenset[str]:
+    def excluded(self) -> frozenset[str]:
         """The columns of * EXCEPT, in lower case."""
         star = next(index for index, token in enumerate(self.tokens) if token.text == "*")
         return frozenset(token.name.lower() for token in self.tokens[star + 2 :] if token.is_name)
@@ -316,7 +316,7 @@ class Select:
     windows: tuple[tuple[str, tuple[Token, ...]], ...] = ()  # WINDOW w AS (...): the tokens in brackets
     views: tuple[LateralView, ...] = ()
     implied: bool = False  # the text has only its relation
-    meets: tuple[Meeting, ...] = ()  # conditions from a notation, in addition to WHERE
+    implied_conditions: tuple[ImpliedCondition, ...] = ()  # conditions from a notation, in addition to WHERE
     window: GroupWindow | None = None
     planned: bool = False  # Spark cannot parse it as written
 
@@ -453,7 +453,7 @@ class Query:
         return self.spelled or any(relation.window or relation.net for relation in self.relations())
 
     @property
-    def asks_for_window_ids(self) -> bool:
+    def uses_window_ids(self) -> bool:
         """Whether it names the column of window ids, which windows otherwise do not have."""
         return any(token.is_name and token.name.lower() == "window_id" for token in self.tokens)
 

@@ -19,7 +19,7 @@ from anabranch.sql.syntax import Argument, Expression, OptionValue
 SET_OPERATORS = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS"})
 JOIN_WORDS = frozenset({"JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "SEMI", "ANTI"})
 TAIL = frozenset({"WINDOW", "QUALIFY", "SORT", "CLUSTER", "DISTRIBUTE"})
-#: Words that end an expression or a FROM item when they stand outside brackets.
+#: Words that end an expression or a FROM item, outside brackets.
 CLAUSES = (
     frozenset({"FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "ON", "USING", "LATERAL"})
     | SET_OPERATORS

@@ -109,7 +109,7 @@ class _Functions(Mapping[str, TableFunction]):
         if name in _OF_THE_LANGUAGE:
             return _OF_THE_LANGUAGE[name]
         _import_types()
-        return _brought(FUNCTIONS[name])
+        return _signature(FUNCTIONS[name])
 
     def __iter__(self) -> Iterator[str]:
         _import_types()
@@ -130,7 +130,7 @@ def _import_types() -> None:
         point.load()
 
 
-def _brought(windows: type[WindowType[Any]]) -> TableFunction:
+def _signature(windows: type[WindowType[Any]]) -> TableFunction:
     """The signature of the function of a window type: the fields of the class; those with a default are optional."""
     given: tuple[Field[Any], ...] = fields(windows) if is_dataclass(windows) else ()
     names = tuple(each.name for each in given)

@@ -20,7 +20,7 @@ from typing import Literal
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.dialects.windows import Cut, SpelledWindow
 from anabranch.sql.lexer import Span
-from anabranch.sql.syntax import NEWEST, Meeting, Name, Relation
+from anabranch.sql.syntax import NEWEST, ImpliedCondition, Name, Relation
 from anabranch.sql.window_arguments import WindowArgument
 from anabranch.sql.windows import word_argument
 
@@ -33,7 +33,7 @@ class Epochs:
     whose window an unqualified window column refers to; None if there is only one."""
 
     relations: tuple[Relation, ...]
-    meets: tuple[Meeting, ...]
+    conditions: tuple[ImpliedCondition, ...]
     name: str | None = None
 
 
@@ -50,7 +50,7 @@ def join_chunks(text: str, relations: Sequence[Relation]) -> Epochs | None:
         by_key = cuts[0].length is None and cuts[0].block > 1
         made[places[0]] = replace(made[places[0]], spelled=_blocks(windows[0], cuts[0], "every" if by_key else None))
         named = _named(text, made)
-        newest = (Meeting("n0", (_column(named[places[0]], NEWEST, windows[0].span),)),) if by_key else ()
+        newest = (ImpliedCondition("n0", (_column(named[places[0]], NEWEST, windows[0].span),)),) if by_key else ()
         return Epochs(tuple(named), newest)
     pairs: Literal["once", "every"] = next((cut.pairs for cut in cuts if cut.pairs is not None), "every")
     older = all(cut.block > 1 for cut in cuts)  # otherwise a pair has one epoch, that of the input with one chunk
@@ -60,21 +60,23 @@ def join_chunks(text: str, relations: Sequence[Relation]) -> Epochs | None:
     first = made[places[0]]
     if first.join not in _INNER:
         raise _outer(text, windows[0])
-    meets = []
+    conditions = []
     for index, window in zip(places[1:], windows[1:], strict=True):
         names = _column(first, "window_end", window.span), _column(made[index], "window_end", window.span)
         if made[index].join in _INNER:
-            meets.append(Meeting("n0 = n1", names))
+            conditions.append(ImpliedCondition("n0 = n1", names))
             continue
         if not made[index].join.startswith("LEFT") or any(cut.block > 1 for cut in cuts):
             raise _outer(text, window)  # a row without a match would be in the epoch of its own chunk
         if made[index].condition is None:
             raise _wrong(text, window.span, f"{made[index].join} of chunks needs ON")
-        made[index] = replace(made[index], meets=(Meeting("n0 = n1", names),))
+        made[index] = replace(made[index], implied_conditions=(ImpliedCondition("n0 = n1", names),))
     if older:
         newest_of = tuple(_column(made[index], NEWEST, windows[0].span) for index in places)
-        meets.append(Meeting(f"({' OR '.join(f'n{index}' for index in range(len(newest_of)))})", newest_of))
-    return Epochs(tuple(made), tuple(meets), first.exposed)
+        conditions.append(
+            ImpliedCondition(f"({' OR '.join(f'n{index}' for index in range(len(newest_of)))})", newest_of)
+        )
+    return Epochs(tuple(made), tuple(conditions), first.exposed)
 
 
 def _blocks(window: SpelledWindow, cut: Cut, pairs: Literal["once", "every"] | None) -> SpelledWindow:

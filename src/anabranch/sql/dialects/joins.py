@@ -19,7 +19,7 @@ from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.calls import chains
 from anabranch.sql.dialects.windows import Bracket, SpelledWindow
 from anabranch.sql.lexer import QUOTED, Span, Token, quote_name
-from anabranch.sql.syntax import Expression, Item, Meeting, Name, Query, Relation, Select
+from anabranch.sql.syntax import Expression, ImpliedCondition, Item, Name, Query, Relation, Select
 from anabranch.sql.window_arguments import WindowArgument
 
 _INNER = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
@@ -37,24 +37,26 @@ def join_inputs(text: str, select: Select) -> Select:
     windowed = [index for index, each in enumerate(sources) if each.bracket is not None]
     last = sources[windowed[-1]].bracket
     assert last is not None
-    meets: dict[int, Meeting] = {}
+    conditions: dict[int, ImpliedCondition] = {}
     if last.tumbling:
         behind = windowed[-1] + 1
         sources[:behind] = _tumbling(text, sources[:behind], last)
         starts = [Name((_exposed(text, each), "window_start"), last.span) for each in sources[:behind]]
-        meets = {index: Meeting("n0 = n1", (start, starts[0])) for index, start in enumerate(starts) if index}
+        conditions = {
+            index: ImpliedCondition("n0 = n1", (start, starts[0])) for index, start in enumerate(starts) if index
+        }
     else:
         one, other = _sliding(text, sources, windowed)
-        meets[other] = _band(text, sources[one], sources[other])
-    outside: list[Meeting] = []
-    for index, meeting in meets.items():
+        conditions[other] = _band(text, sources[one], sources[other])
+    outside: list[ImpliedCondition] = []
+    for index, condition in conditions.items():
         if sources[index].condition_tokens and sources[index].condition_tokens[0].upper == "ON":
-            sources[index] = replace(sources[index], meets=(meeting,))
+            sources[index] = replace(sources[index], implied_conditions=(condition,))
         else:
             _check_inner(text, sources, index)
-            outside.append(meeting)
+            outside.append(condition)
     plain = tuple(replace(each, bracket=None) for each in sources)
-    return replace(select, relations=plain, meets=tuple(outside))
+    return replace(select, relations=plain, implied_conditions=tuple(outside))
 
 
 def _check(text: str, found: Bracket) -> None:
@@ -107,14 +109,14 @@ def _sliding(text: str, sources: Sequence[Relation], windowed: list[int]) -> tup
     return windowed[0], windowed[1]
 
 
-def _band(text: str, one: Relation, other: Relation) -> Meeting:
+def _band(text: str, one: Relation, other: Relation) -> ImpliedCondition:
     assert one.bracket is not None and other.bracket is not None
     left, right = _time(text, one, one.bracket), _time(text, other, other.bracket)
     pieces = []
     for bracket, sign, shift in ((other.bracket, ">", "-"), (one.bracket, "<", "+")):
         assert isinstance(bracket.range, WindowArgument)
         pieces.append(f"n1 {sign if bracket.open else f'{sign}='} n0 {shift} {bracket.range.sql}")
-    return Meeting(" AND ".join(pieces), (left, right))
+    return ImpliedCondition(" AND ".join(pieces), (left, right))
 
 
 def _time(text: str, relation: Relation, bracket: Bracket) -> Name:
@@ -201,7 +203,7 @@ def pairs(text: str, query: Query, select: Select, window: SpelledWindow) -> tup
     around = replace(window, time=Name((along,), window.time.span))
     relation = Relation("subquery", span, alias="__pairs", subquery=Query(span, inner))
     outer = replace(
-        select, items=items, relations=(around.over(text, relation),), where=None, group=groups, meets=(),
+        select, items=items, relations=(around.over(text, relation),), where=None, group=groups, implied_conditions=(),
         having=having[0] if having else None,
         subqueries=tuple(each for each, inside in zip(select.subqueries, here, strict=True) if not inside),
     )  # fmt: skip

@@ -155,7 +155,7 @@ class _Reader:
                 "join by the times of the rows: ON ... BETWEEN",
             )
 
-    # ---- windows behind aggregates
+    # ---- windows after aggregates
 
     def _aggregated(self, windows: Sequence[SpelledWindow]) -> None:
         window = windows[0]
@@ -196,7 +196,7 @@ class _Reader:
             if column and len(names) > len(dots) and names[-1].name.lower() not in _WINDOW_COLUMNS:
                 yield Expression(item.expression, item.tokens)
 
-    # ---- windows behind relations
+    # ---- windows after relations
 
     def _behind(self) -> None:
         """Rewrite windows of FROM: each becomes a query of its own, so that an aggregate is computed per window."""
@@ -222,7 +222,7 @@ class _Reader:
 
     def _pair(self, epochs: Epochs) -> None:
         """Add the conditions that join the chunks of an epoch, and qualify the columns of its window."""
-        self.select = replace(self.select, meets=epochs.meets)
+        self.select = replace(self.select, implied_conditions=epochs.conditions)
         if epochs.name is None:
             return
         owner = epochs.name

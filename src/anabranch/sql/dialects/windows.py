@@ -248,7 +248,7 @@ def take_visible(cursor: Cursor) -> SpelledWindow:
 
 
 def at_stream(cursor: Cursor) -> bool:
-    """STREAM(...), or STREAM_name(...) with a second argument that says how to cut."""
+    """STREAM(...), or STREAM_name(...) with the cut as its second argument."""
     token = cursor.current
     if token.kind != WORD or cursor.ahead(1).text != "(" or not token.upper.startswith("STREAM"):
         return False
