@@ -253,8 +253,8 @@ class Project(Rel):
 
 @dataclass(frozen=True)
 class Windowed(Rel):
-    """A row for each window that a row is in. `along` orders the rows, `apart` partitions them, and windows depend on
-    the columns `besides` too."""
+    """A row for each window that a row is in. Windows are ranges of `along`, partitioned by `apart`; they also depend
+    on the columns `besides`."""
 
     input: Rel
     window: WindowSpec
