@@ -41,14 +41,7 @@ def compose(block: SelectBlock, scan: Scan, inner: SelectBlock) -> Composition:
     """A SELECT over a view with the query of that view, if it can live on the partials of that."""
     if not block.aggregated:
         raise NotApplicable("it has no aggregate")
-    if (
-        block.sets
-        or block.distinct
-        or block.generates
-        or block.over
-        or block.qualify is not None
-        or block.has_subqueries
-    ):
+    if block.sets or block.distinct or block.generates or block.over or block.qualify is not None or block.asks:
         raise NotApplicable("it is more than an aggregate")
     if inner.having is not None:
         raise NotApplicable("HAVING of the view looks at whole groups")

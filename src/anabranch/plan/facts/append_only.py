@@ -72,7 +72,7 @@ def is_kept(column: Column) -> bool:
 def _stream(block: SelectBlock) -> Scan | None:
     """The stream that a SELECT reads, if it reads nothing else."""
     rel = block.sources[0].rel if len(block.sources) == 1 else None
-    plain = isinstance(rel, Scan) and rel.source.kind == "stream" and not block.has_subqueries
+    plain = isinstance(rel, Scan) and rel.source.kind == "stream" and not block.asks
     return rel if plain and isinstance(rel, Scan) else None
 
 
