@@ -61,7 +61,7 @@ def test_the_columns_of_an_order(sql: str, columns: tuple[SortColumn, ...]) -> N
 )
 def test_what_is_no_column_of_the_answer_is_left_out(sql: str, kept: int, left_out: str) -> None:
     found = order(sql, "a", "b")
-    assert (len(found.columns), found.left_out) == (kept, left_out)
+    assert (len(found.columns), found.unsortable) == (kept, left_out)
 
 
 VALUES = """SELECT * FROM VALUES

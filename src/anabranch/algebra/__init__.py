@@ -1,6 +1,6 @@
-"""The pure algebra: which windows a time belongs to, how far a stream has come, how aggregates are merged, when a
-key shows its result.
+"""The pure algebra: the windows of a time, the progress of a stream, the merging of aggregates, the triggers of a
+key.
 
-Everything here is a function over values, or writes SQL text for others to run. Nothing here does I/O, reads
+Everything here is a function over values, or writes SQL text for the engine to run. Nothing here does I/O, reads
 a clock or knows Spark, the ledger or the plan.
 """

@@ -1,12 +1,12 @@
 """Aggregates that can be merged: the partial, the reduce and the final of each, as SQL text.
 
-A partial is an aggregate over rows. A reduce is an aggregate over partials that gives a partial of the same
+A partial is an aggregate over rows. A reduce is an aggregate over partials that returns a partial of the same
 type; it is associative and commutative, and the partial of no rows changes nothing. A final is a scalar
-expression over reduced partials. An aggregate that is not found here is not merged: whoever asks keeps its
-rows instead.
+expression over reduced partials. The planner keeps the rows of an aggregate that
+is not found here.
 
-Text is only written here, for Spark and, where the result is the same, for DuckDB; nothing here runs it. The
-type of a final is not promised: the caller casts it to the type that Spark gives the original query.
+This module only writes text, for Spark and, where the result is the same, for DuckDB; it runs none. The type of
+a final may differ: the caller casts it to the type that Spark gives the original query.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def find(
 ) -> Aggregate | None:
     """The mergeable form of an aggregate, or None if there is none.
 
-    Types are Spark's simple strings, one an argument; none stands for `*`. The texts of the arguments are only
-    needed where one of them is a constant that the final asks for: that of percentile.
+    Types are Spark's simple strings, one an argument; none means `*`. The texts of the arguments are only
+    needed if the final uses one that is a constant, as in percentile.
 
     >>> count = find("count", distinct=False, argument_types=[])
     >>> count.parts[0].partial_sql([]), count.final_sql({"count": "n"})
@@ -53,7 +53,7 @@ def find(
     if name in _LOGICAL:
         return _idempotent(name) if kind == "boolean" else None
     if name in _BITWISE:
-        # Only for exclusive or does it matter how often a value occurs.
+        # The number of equal values matters only for exclusive or.
         repeats_matter = distinct and name == "bit_xor"
         return _idempotent(name) if kind in INTEGERS and not repeats_matter else None
     if name == "count_if":
@@ -111,7 +111,7 @@ def _idempotent(name: str, *, duckdb: bool = True, exact: bool = True) -> Aggreg
 def _extreme(name: str, kind: str) -> Aggregate | None:
     if re.search(r"\b(map|variant|void)\b", kind):
         return None
-    # Of 0.0 and -0.0, or of two strings that a collation holds equal, the one that is met first wins.
+    # Of 0.0 and -0.0, or of two strings that are equal in a collation, the first one wins.
     exact = not re.search(r"\b(float|double|collate)\b", kind)
     shared = kind in SHARED or digits(kind) is not None
     return _idempotent(name, duckdb=shared, exact=exact)
@@ -129,7 +129,7 @@ def _average(kind: str) -> Aggregate | None:
     decimal = digits(kind)
     if decimal is not None and decimal[0] > _AVERAGE_DIGITS:
         return None
-    # Anything but a decimal is added up as a double, as Spark's own avg does: a BIGINT could overflow.
+    # All types but decimals are summed as doubles, as in Spark's own avg: a BIGINT could overflow.
     total = "sum({x}){filter}" if decimal else "sum(CAST({x} AS DOUBLE)){filter}"
     total_type = _sum_type(kind) if decimal else "DOUBLE"
     parts = (
@@ -203,14 +203,14 @@ def _set(kinds: Sequence[str]) -> Part | None:
 
 
 # Spark's array_distinct compares every pair where values cannot be hashed, as for structs: sorting is
-# cheaper. The array of one array is there to give the sorted values a name.
+# cheaper. The array of one array gives the sorted values a name.
 _SORTED_UNION = (
     "transform(array(array_sort(flatten(collect_list({c})))), s -> filter(s, (v, i) -> i = 0 OR v <> get(s, i - 1)))[0]"
 )
 
 
 def _set_in_duckdb(kinds: Sequence[str]) -> bool:
-    """Whether DuckDB holds the set as Spark does; that of several arguments is one of structs, which are Spark's."""
+    """Whether DuckDB represents the set as Spark does; only Spark does sets of structs, for several arguments."""
     return len(kinds) == 1 and all(kind in SHARED or digits(kind) is not None for kind in kinds)
 
 
@@ -232,7 +232,7 @@ def _collect_set(kinds: Sequence[str]) -> Aggregate | None:
     part = _set(kinds) if len(kinds) == 1 and storable(kinds[0]) else None
     if part is None:
         return None
-    # The order of a set is nobody's: sorted, it does not depend on the order in which partials are merged.
+    # The order of a set is not defined: sorting makes it independent of the order of merging.
     return Aggregate("collect_set", (part,), "array_sort({set})", duckdb=False, exact=True, raised=False)
 
 

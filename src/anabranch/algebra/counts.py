@@ -1,7 +1,7 @@
 """Aggregates by value counts: median, percentiles and mode, exactly.
 
-A partial holds each value once, sorted, with the number of rows that have it; reducing adds the numbers up. So it grows
-with the different values of a group, and not with its rows.
+A partial is the sorted distinct values, each with its number of rows; reducing adds up the numbers. So it grows with
+the distinct values of a group, not with its rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from anabranch.algebra.parts import FLOATING, INTEGERS, Aggregate, Part, digits,
 
 
 def find(name: str, types: Sequence[str], arguments: Sequence[str]) -> Aggregate | None:
-    """The mergeable form of one of these. WITHIN GROUP is written as (value, percentage), its DESC behind the name."""
+    """The mergeable form of one of these. WITHIN GROUP is given as (value, percentage), with DESC after the name."""
     name, _, order = name.partition(" ")
     turned = order == "desc"
     if order not in ("", "desc") or not types:
@@ -35,7 +35,7 @@ def find(name: str, types: Sequence[str], arguments: Sequence[str]) -> Aggregate
     return _made(name, _counts(value), _percentile(template, kind, percentage, several, turned))
 
 
-#: Types of which mode counts values that are equal, beside decimals.
+#: Types for which mode counts equal values, besides decimals.
 _COUNTED = (*INTEGERS, *FLOATING, "boolean", "date", "timestamp", "timestamp_ntz", "string")
 #: Adding zero gives both zeros one sign.
 _ONE_ZERO = {"float": " + CAST(0 AS FLOAT)", "double": " + 0.0D"}
@@ -46,7 +46,7 @@ def _made(name: str, part: Part, final: str) -> Aggregate:
 
 
 def _counts(value: str) -> Part:
-    """Runs of equal values in the sorted list `s`: `b` are the places where they begin."""
+    """Runs of equal values in the sorted list `s`: `b` are their start indexes."""
     one = f"CASE WHEN ({value}) IS NOT NULL THEN named_struct('v', {value}, 'n', 1L) END"
     return Part("counts", _runs(f"collect_list({one}){{filter}}"), _runs("flatten(collect_list({c}))"))
 
@@ -59,7 +59,7 @@ def _runs(pieces: str) -> str:
 
 
 def _mode(kind: str, turned: bool) -> str:
-    """The value that most rows have; of several, the lowest."""
+    """The most frequent value; of several, the lowest."""
     counts = "reverse({counts})" if turned else "{counts}"
     nothing = f"named_struct('n', 0L, 'v', CAST(NULL AS {kind}))"
     more = "CASE WHEN e.n > a.n THEN named_struct('n', e.n, 'v', e.v) ELSE a END"
@@ -67,7 +67,7 @@ def _mode(kind: str, turned: bool) -> str:
 
 
 def _percentile(value: str, kind: str, percentage: str, several: bool, turned: bool) -> str:
-    """The values at one percentage or several: `t` rows with a value, `p` the percentage; NULL of no rows."""
+    """The values at one percentage or several: `t` is the number of rows, `p` the percentage; NULL without rows."""
     wanted = f"CAST({percentage} AS ARRAY<DOUBLE>)" if several else f"array(CAST({percentage} AS DOUBLE))"
     found = f"transform({_braced(wanted)}, p -> {value.replace('KIND', kind)})"
     value_sql = f"CASE WHEN t > 0 THEN {found} END" if several else f"CASE WHEN t > 0 THEN {found}[0] END"
@@ -76,18 +76,18 @@ def _percentile(value: str, kind: str, percentage: str, several: bool, turned: b
 
 
 def _braced(text: str) -> str:
-    """Text of the user's in a template."""
+    """The user's text escaped for a template."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def _at(place: str) -> str:
-    """The value of the row at a place, counted from 0, among all rows in their order."""
+    """The value of the row at a 0-based index among all rows in order."""
     nothing = "named_struct('c', 0L, 'v', CAST(NULL AS KIND))"
     step = f"CASE WHEN a.c > {place} THEN a ELSE named_struct('c', a.c + e.n, 'v', e.v) END"
     return f"aggregate(m, {nothing}, (a, e) -> {step}).v"
 
 
-# Between two rows, the value lies between theirs: computed as Spark does, for the same last bit.
+# Between two rows the value is interpolated in the way of Spark, for the same last bit.
 _BETWEEN = let(
     "(t - 1) * p",
     "q",

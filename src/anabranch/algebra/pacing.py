@@ -1,24 +1,24 @@
-"""How many rows the next run takes, so that runs take about a given time: a function of the sizes and times of runs.
+"""The size of the next run, so that runs take about a given time: a function of the sizes and times of past runs.
 
-A run costs something whatever it takes, and something a row. Both are estimated, old runs counting less and less. While
-a source has more than runs take, runs may take longer: fewer of them cost less.
+A run has a fixed cost and a cost per row. Both are estimated, with decreasing weights for old runs. While a source has
+a backlog, runs may take longer, since fewer runs cost less.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-#: The time of a run if nobody says one, in milliseconds, and how many times as long it may be while rows wait.
+#: The default time of a run, in milliseconds, and the factor by which it may be longer during a backlog.
 TARGET, PATIENCE = 250.0, 16
-#: What the first run takes, what any run may take, and by how much one may differ from the one before.
+#: The rows of the first run, the limits of any run, and the maximum ratio between consecutive runs.
 FIRST, LEAST, STEP = 100_000, 100, 4
-#: What a run counts after each one that follows.
+#: The factor on the weight of a run after each later one.
 _FADE = 0.7
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How many rows the next run takes at the most.
+    """The maximum number of rows of the next run.
 
     >>> pace = Pace(250.0)
     >>> for _ in range(9):
@@ -33,7 +33,7 @@ class Pace:
     _sums: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0)  # of 1, rows, time, rows², rows * time
 
     def after(self, taken: int, milliseconds: float) -> Pace:
-        """The pace after a run of so many rows that took so long."""
+        """The pace after a run of `taken` rows."""
         if taken <= 0:
             return self
         seen = (1.0, float(taken), milliseconds, float(taken) ** 2, taken * milliseconds)
@@ -47,7 +47,7 @@ class Pace:
 
 
 def _costs(weight: float, rows: float, time: float, squares: float, products: float) -> tuple[float, float]:
-    """What a run costs, and what a row costs: the line that is nearest to the runs, if it says something."""
+    """The cost of a run and of a row: the line of least squares through the runs, if it is meaningful."""
     mean_rows, mean_time = rows / weight, time / weight
     spread, together = squares / weight - mean_rows**2, products / weight - mean_rows * mean_time
     plain = max(mean_time, 0.001) / mean_rows

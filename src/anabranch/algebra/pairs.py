@@ -1,7 +1,7 @@
 """Aggregates of pairs of numbers: covariance, correlation and linear regression.
 
-A partial holds the count of the pairs, the means of both sides, and the sums of squares and products of the distances
-from the means, merged pairwise as those of the variance are. A pair with a NULL in it is none.
+A partial holds the count of the pairs, the means of both numbers, and the sums of squares and products of the distances
+from the means, merged pairwise as for the variance. A pair with a NULL is ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _side(index: int) -> str:
 
 
 def _mean(side: str) -> str:
-    # Where all values are one, so is their mean, to the last bit: a correlation with them is NULL, and no rounding.
+    # The mean of equal values must be exact: a correlation with them is NULL, not a rounding error.
     return f"CASE WHEN var_pop({side}){{filter}} = 0 THEN min({side}){{filter}} ELSE avg({side}){{filter}} END"
 
 

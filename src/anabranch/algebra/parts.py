@@ -1,4 +1,4 @@
-"""What a mergeable aggregate is made of, and the types that decide which one fits. Only text is written here."""
+"""The parts of a mergeable aggregate, and the types that decide which one fits. Only writes text."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Aggregate:
 
     final: over the reduced columns, named by their suffixes in braces. duckdb: whether DuckDB can reduce and
     finish it with the same result. exact: whether the answer is the same to the last bit in whatever order
-    partials are merged. raised: whether a join with a table may stand between partial and reduce; its texts
-    are then parsed as a query once more, in which names of lambdas could be taken for columns.
+    partials are merged. raised: whether a join with a table may be between partial and reduce; its texts
+    are then parsed again as a query, in which names of lambdas could be read as columns.
     """
 
     name: str
@@ -81,7 +81,7 @@ def numeric(kind: str) -> bool:
 
 
 def storable(kind: str) -> bool:
-    """Whether a column of partials can be of a type: it is written down as text, and read again.
+    """Whether a column of partials can have a type: the type is stored as text, and parsed again.
 
     >>> [storable(kind) for kind in ("int", "map<int,array<string>>", "struct<a b:int>", "variant")]
     [True, True, False, False]

@@ -1,7 +1,7 @@
-"""The pending keys of a view with triggers, so that a run looks at those that may fire, and not at all of them.
+"""The pending keys of a view with triggers, indexed so that a run reads only those that may fire.
 
-A key without new records fires when its deadline is over, or when progress comes to its end while it is armed. So keys
-are kept by both. It knows nothing of views, files or clocks.
+A key without new records fires when its deadline has passed, or when progress reaches its end while it is armed. So
+keys are indexed by both. Knows nothing of views, files or clocks.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ from typing import Any, Protocol
 from anabranch.algebra.triggers import IDLE, Pending
 
 Key = tuple[Any, ...]
-#: The end of what a key is about, in microseconds; None if it is about no time.
+#: The end of the window of a key, in microseconds; None if the key has no time.
 EndOf = Callable[[Key], int | None]
 
 
 class PendingKeys(Protocol):
-    """Keys with what is pending for each."""
+    """The pending state of keys."""
 
     def __len__(self) -> int: ...
 
     def of(self, keys: Iterable[Key]) -> dict[Key, Pending]:
-        """Those of some keys that have something pending."""
+        """The pending state of these keys, without those that have none."""
 
     def touched(self, now: int, after: int | None) -> dict[Key, Pending]:
-        """All keys that fire without new records, by the clock or by progress; perhaps some more."""
+        """A superset of the keys that fire without new records, by the clock or by progress."""
 
     def everything(self) -> dict[Key, Pending]: ...
 
     def update(self, changed: Mapping[Key, Pending]) -> None:
-        """Take over what is pending after a run; IDLE for nothing."""
+        """Store the pending state after a run; IDLE for none."""
 
     def earliest(self) -> int | None:
-        """The first end of a key."""
+        """The earliest end of a key."""
 
     def due(self, now: int) -> bool:
-        """Whether a deadline is over."""
+        """Whether a deadline has passed."""
 
     def ends(self, before: int | None, after: int, but: Collection[Key]) -> Counter[int]:
-        """How many armed keys have each end in (before, after], some keys left out."""
+        """The number of armed keys for each end in (before, after], without the keys in `but`."""
 
 
 class _Index:
-    """Keys by a time, the first of them at hand."""
+    """Keys by time, as a heap."""
 
     def __init__(self) -> None:
-        #: Times, some of which may have no keys any more, or be there twice.
+        #: Times, some of which may be duplicates or have no keys any more.
         self._heap: list[int] = []
         self._keys: dict[int, dict[Key, None]] = {}
 
@@ -73,7 +73,7 @@ class _Index:
         return self._heap[0] if self._heap else None
 
     def upto(self, time: int) -> list[tuple[int, Iterable[Key]]]:
-        """The keys of each time up to one, from the first on."""
+        """The keys of each time up to this one, in order."""
         times: list[int] = []
         while (first := self.first()) is not None and first <= time:
             heapq.heappop(self._heap)
@@ -85,7 +85,7 @@ class _Index:
 
 
 class PendingIndex:
-    """Pending keys in memory: by deadline, by the end that makes armed ones fire, and by the end of any."""
+    """Pending keys in memory: by deadline, by the end at which armed ones fire, and by end."""
 
     def __init__(self, end_of: EndOf, state: Mapping[Key, Pending] | None = None) -> None:
         self._end_of = end_of
@@ -135,5 +135,5 @@ class PendingIndex:
 
 
 def _fires_at(pending: Pending, end: int | None) -> int | None:
-    """The progress that makes a key fire that has no new records."""
+    """The progress at which a key without new records fires."""
     return None if not pending.armed else pending.event_time if end is None else end

@@ -1,7 +1,7 @@
 """Aggregates that pick rows: min_by and max_by, and the lists of collect_list.
 
-A partial is the value together with what it was picked by. So FIRST and LAST are merged, too: whoever plans writes them
-as min_by and max_by of an order that no two different rows share.
+A partial is the value together with its order. So FIRST and LAST can be merged too: the planner writes them as min_by
+and max_by over an order that is unique for different rows.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 from anabranch.algebra.parts import SHARED, Aggregate, Part, digits, storable
 
-#: A struct of plain columns, as an order is: what its fields are called, and their types.
+#: A struct of plain columns, the form of an order: the names and types of its fields.
 _ORDER = re.compile(r"struct<((?:k\d+:\w+(?:\(\d+,\d+\))?,?)+)>")
 
 
 def find(name: str, types: Sequence[str]) -> Aggregate | None:
-    """The mergeable form of one of these. A list may have a second argument: what it is sorted by.
+    """The mergeable form of one of these. A list may have a second argument: its order.
 
-    By a plain column, rows may tie, and the winner would be the one that is merged first; so the order has to be a
-    struct, which whoever plans makes of all columns.
+    With a plain column as the order, rows may tie, and the first one merged would win; so the order has to be a struct,
+    which the planner makes from all columns.
     """
     if name in ("min_by", "max_by") and len(types) == 2 and all(map(storable, types)):
         return _by(name, *types) if types[1].startswith("struct<") and _ordered(types[1]) else None
@@ -33,7 +33,7 @@ def _ordered(kind: str) -> bool:
 
 
 def _by(name: str, value: str, order: str) -> Aggregate:
-    """Rows whose order is NULL are not picked; nor is then a partial of no other rows."""
+    """Rows with a NULL order are not picked, nor is a partial that has only such rows."""
     partial = f"{name}(named_struct('o', {{x1}}, 'v', {{x0}}), {{x1}}){{filter}}"
     columns = _plain_columns(order)
     shared = _in_duckdb(value) and bool(columns) and all(_in_duckdb(kind) for _, kind in columns)
@@ -45,7 +45,7 @@ def _by(name: str, value: str, order: str) -> Aggregate:
 
 
 def _plain_columns(order: str) -> list[tuple[str, str]]:
-    """The columns of an order that has none but plain ones.
+    """The columns of an order, if all are plain.
 
     >>> _plain_columns("struct<k0:bigint,k1:decimal(3,1)>"), _plain_columns("struct<k0:array<int>>")
     ([('k0', 'bigint'), ('k1', 'decimal(3,1)')], [])
@@ -58,7 +58,7 @@ def _in_duckdb(kind: str) -> bool:
     return (kind in SHARED and kind not in ("timestamp_ntz", "binary")) or digits(kind) is not None
 
 
-#: What picks a row in DuckDB.
+#: The functions that pick a row in DuckDB.
 PICKS = {"min_by": "arg_min", "max_by": "arg_max"}
 
 
@@ -68,7 +68,7 @@ def nulls_first(text: str, name: str) -> str:
 
 
 def _list(arguments: int) -> Aggregate | None:
-    """The values in an order that does not depend on the order of the partials: that of a time, and then their own."""
+    """The values, ordered by time and then by value, so that the order of partials does not matter."""
     if arguments > 2:
         return None
     fields = "'o', {x1}, 'v', {x0}" if arguments == 2 else "'v', {x0}"

@@ -1,8 +1,8 @@
-"""The progress plane: a small plan beside the plan of a query, that says how far each node has come.
+"""The progress plane: a small plan next to the plan of a query that computes the progress of each node.
 
-A bound p on a column says that no later row has a lesser value in it. A node takes the bounds of its inputs and gives
-those of its output, column by column; a column without a bound is missing. Nothing here knows rows or runs: the same
-rules serve any way of computing the answer, as long as a node has put out all that its inputs so far make up.
+A bound p on a column means that no later row has a smaller value in it. A node maps the bounds of its inputs to those
+of its output, column by column; a column without a bound is missing. Nothing here knows rows or runs: the rules hold
+for any execution in which a node has emitted all results of its inputs so far.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Bounds = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Input:
-    """A stream, or anything else whose bounds are given."""
+    """A stream, or any other input with given bounds."""
 
     name: str
     time: str
@@ -27,29 +27,29 @@ class Input:
 
 @dataclass(frozen=True)
 class Select:
-    """A filter: what holds for all rows holds for fewer."""
+    """A filter: bounds of all rows are bounds of fewer."""
 
     input: Node
 
 
 @dataclass(frozen=True)
 class Project:
-    """Columns under new names, each the old one and a constant; what is dropped takes its bound along."""
+    """Renamed columns, each plus a constant; the bounds of dropped columns are dropped."""
 
     input: Node
-    columns: Mapping[str, tuple[str, int]]  # new name -> old name, what is added to it
+    columns: Mapping[str, tuple[str, int]]  # new name -> old name, constant added to it
 
 
 @dataclass(frozen=True)
 class DupElim:
-    """DISTINCT: the first of equal rows comes out, when it comes."""
+    """DISTINCT: the first of equal rows is emitted when it arrives."""
 
     input: Node
 
 
 @dataclass(frozen=True)
 class Union:
-    """UNION ALL of inputs with the same columns: as far as the last of them."""
+    """UNION ALL of inputs with the same columns: the least of their bounds."""
 
     inputs: tuple[Node, ...]
 
@@ -65,7 +65,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """GROUP BY: groups come out when no row of theirs is expected any more, so only what it groups by has a bound."""
+    """GROUP BY: a group is emitted when none of its rows is expected any more, so only keys have bounds."""
 
     input: Node
     by: tuple[str, ...]
@@ -75,7 +75,7 @@ class Aggregate:
 class BandJoin:
     """Pairs with left.time - right_range <= right.time <= left.time + left_range.
 
-    A row lives for the range of its own side: as long as a row of the other side that is so much later may come.
+    A row is kept for the range of its own input: as long as a row of the other input that much later may arrive.
     """
 
     left: Node
@@ -99,7 +99,7 @@ class TumblingJoin:
 
 @dataclass(frozen=True)
 class Behind:
-    """A column is at most so much behind a column of an input; or behind the begin of that one's window, by its size.
+    """A column is at most this far behind a column of an input, or behind the start of its window of a size.
 
     >>> Behind("ts", 3).bound(12), Behind("ts", 3, size=10).bound(12), Behind("ts", -3).bound(END) == END
     (9, 7, True)
@@ -114,20 +114,20 @@ class Behind:
         return bound if bound == END else bound - (bound - self.offset) % self.size - self.by
 
 
-#: For each input of a join, all that is known of how far a column is behind it at most; nothing for no limit.
+#: For each input of a join, the known limits on how far a column is behind it; empty: no limit.
 Distances = tuple[tuple[Behind, ...], ...]
 
 
 def latest(all_of: Iterable[Distances]) -> Distances:
-    """The distances of the greatest of some columns: it is behind by the least that any of them is."""
+    """The distances of the greatest of some columns: the least of their distances."""
     return tuple(tuple(dict.fromkeys(each for side in sides for each in side)) for sides in zip(*all_of, strict=True))
 
 
 @dataclass(frozen=True)
 class Meet:
-    """Rows of several inputs brought together, in any join: it comes out when the last of its rows does, whichever.
+    """Joined rows of several inputs, in any join: a result is emitted when its last row arrives, from any input.
 
-    So a column has come as far as each input alone would let it: the least of what they say.
+    So the bound of a column is the least of the bounds that the inputs imply.
     """
 
     inputs: tuple[Node, ...]
@@ -170,7 +170,7 @@ def evaluate(node: Node, given: Mapping[str, int | None]) -> dict[str, int]:
 
 
 def least(inputs: Sequence[Bounds]) -> dict[str, int]:
-    """What holds for the rows of all inputs: of each column that has a bound in all of them, the least."""
+    """The bounds of the rows of all inputs: for each column with a bound in all of them, the least."""
     columns = [name for name in inputs[0] if all(name in each for each in inputs)] if inputs else []
     return {name: min(each[name] for each in inputs) for name in columns}
 
@@ -180,7 +180,7 @@ def _plus(bound: int, shift: int) -> int:
 
 
 def _open(windows: SlidingWindows, bound: int) -> dict[str, int]:
-    """The bounds of the windows that rows can still come for: those of the first that is open."""
+    """The bounds of the windows that can still get rows: those of the first open window."""
     if bound == END:
         return {"window_id": END, "window_start": END, "window_end": END, "window_time": END}
     first = windows.closed_before(bound)
@@ -189,11 +189,11 @@ def _open(windows: SlidingWindows, bound: int) -> dict[str, int]:
     return {"window_id": first, "window_start": start, "window_end": stop, "window_time": time}
 
 
-# ---- joins: an individual bound for the time of each side, and a joint one for the pair
+# ---- joins: an individual bound for the time of each input, and a joint one for the pair
 
 
 def _evaluated(distances: Distances, sides: Sequence[Bounds]) -> int | None:
-    """The bound of a column, None if an input puts no limit to it."""
+    """The bound of a column; None if an input does not limit it."""
     found = []
     for each, side in zip(distances, sides, strict=True):
         bound = furthest(each, side)
@@ -204,12 +204,12 @@ def _evaluated(distances: Distances, sides: Sequence[Bounds]) -> int | None:
 
 
 def furthest(side: tuple[Behind, ...], bounds: Bounds) -> int | None:
-    """How far an input lets a column be behind, by the best that is known of it; None for no limit."""
+    """How far a column may be behind, by the tightest limit of an input; None for no limit."""
     return max((each.bound(bounds[each.column]) for each in side if each.column in bounds), default=None)
 
 
 def _of_join(join: Join, left: Bounds, right: Bounds) -> dict[str, int]:
-    """A row of one side comes out as long as its partner may come: the other's bound holds it back, by the window."""
+    """A row is emitted as long as a match may arrive: the bound of the other input holds it back, by the window."""
     one, other = join.left_time, join.right_time
     if isinstance(join, BandJoin):
         back, forth = Behind(other, join.left_range), Behind(one, join.right_range)
@@ -221,14 +221,14 @@ def _of_join(join: Join, left: Bounds, right: Bounds) -> dict[str, int]:
 
 
 def box(join: Join, left: int | None, right: int | None) -> tuple[int, int] | None:
-    """The joint bound of a pair of times: no later pair lies below both. None where no pair could anyway."""
+    """The joint bound of a pair of times: no later pair is below both. None if no pair could be anyway."""
     if left is None or right is None:
         return None
     if isinstance(join, BandJoin):
-        meets = left - right <= join.right_range and right - left <= join.left_range
+        matches = left - right <= join.right_range and right - left <= join.left_range
     else:
-        meets = _begun(left, join.size) == _begun(right, join.size)
-    return (left, right) if meets else None
+        matches = _begun(left, join.size) == _begun(right, join.size)
+    return (left, right) if matches else None
 
 
 def _begun(bound: int, size: int) -> int:
@@ -240,7 +240,7 @@ def _begun(bound: int, size: int) -> int:
 
 @dataclass
 class Meld:
-    """The bound of several inputs together, told only when it has grown.
+    """The common bound of several inputs, reported only when it grows.
 
     >>> meld = Meld(2)
     >>> [meld.report(0, 20), meld.report(1, 19), meld.report(1, 20), meld.report(1, 21), meld.report(0, 25)]
@@ -254,7 +254,7 @@ class Meld:
         self._bounds: list[int | None] = [None] * self.inputs
 
     def report(self, index: int, bound: int) -> int | None:
-        """An input has come so far; the new bound of all, None if it is no other."""
+        """Update the bound of an input; returns the new common bound, None if unchanged."""
         self._bounds[index] = bound
         together = combine(self._bounds)
         if together is None or (self.reported is not None and together <= self.reported):
@@ -266,7 +266,7 @@ class Meld:
 def needed(bound: int | None, consumers: Iterable[SlidingWindows]) -> int | None:
     """A bound rounded down to the last time at which a window of some consumer ends; None if there is none.
 
-    Between two such times nobody has anything to do.
+    Between two such times no consumer has work.
 
     >>> needed(119, [SlidingWindows(60, 60)]), needed(119, [SlidingWindows(60, 60), SlidingWindows(30, 10)])
     (60, 110)

@@ -1,7 +1,7 @@
 """Progress of a stream: the bound below which no row is expected any more.
 
-Progress p says that no row with event time < p is expected. It decides when results are final, never whether
-a row counts; it only moves forward, and only between runs. The functions here take what a run saw and the
+Progress p means that no row with event time < p is expected. It decides when results are final, never whether
+a row counts; it only moves forward, and only between runs. The functions here take a summary of a run and the
 time of the clock, and return the next state. They read no clock and know neither rows nor sources.
 """
 
@@ -43,35 +43,35 @@ __all__ = [
 
 #: The progress of a stream that has ended: later than every time.
 END = 2**63 - 1
-#: Longer than any stream, in microseconds: what is to be added to a time that only the end of a stream passes.
+#: Longer than any stream, in microseconds: added to a time that only the end of a stream passes.
 FOREVER = 10**18
 
-#: After this many runs in a row with nothing but rows ahead of the clock, it is the clock that is doubted.
+#: After this many consecutive runs with only rows ahead of the clock, the clock is assumed to be wrong.
 AHEAD_RUNS = 3
 
-#: How many keys, and event times remembered for them, the record of a run holds at the most.
+#: The maximum number of keys, and of their remembered event times, in the record of a run.
 MOST_KEYS = 100_000
 
 
-#: The part of a stream by key whose rows mark progress for all keys at once.
+#: The part, in a stream with progress by key, whose rows mark progress for all keys.
 EVERY_KEY = "*"
 
 
 class TooManyKeys(ValueError):
-    """Progress by key is for keys that the record of every run can hold."""
+    """More keys than the record of a run can hold."""
 
 
 @dataclass(frozen=True)
 class Policy:
     """How progress follows the rows. All durations are in microseconds.
 
-    rule:  how the bound follows the rows of one part; None: it moves by declaration only.
-    idle:  how long a silent part holds the bound; None for ever. By the clock in live streams; for keys of others by
-           the highest event time of the stream; partitions of others are never idle.
-    ahead: how far ahead of the clock a row may be and still move the bound; None any. Live streams only.
-    live:  whether rows come as they happen. Old data that is read again says nothing about the clock.
+    rule:  how the bound follows the rows of one part; None: only declarations move it.
+    idle:  how long a silent part holds the bound; None: for ever. Measured by the clock in live streams; for keys of
+           other streams by their highest event time; partitions of other streams are never idle.
+    ahead: how far ahead of the clock a row may be and still move the bound; None: any. Live streams only.
+    live:  whether rows arrive as they happen. A replay of old data is independent of the clock.
     keyed: whether the parts are the values of a column, rather than the partitions of the source.
-    lull:  whether the clock moves the bound of a stream that is silent as a whole. Live streams only.
+    lull:  whether the clock moves the bound of a stream of which all parts are silent. Live streams only.
     """
 
     rule: Rule | None
@@ -89,23 +89,23 @@ class Policy:
 
     @property
     def follows_rows(self) -> bool:
-        """Whether rows move the bound, and not declarations alone."""
+        """Whether rows move the bound, not only declarations."""
         return self.rule is not None
 
     @property
     def falls_idle(self) -> bool:
-        """Whether the stream as a whole can be silent for so long that others do not wait for it."""
+        """Whether the whole stream can become idle, so that others do not wait for it."""
         return self.live and self.follows_rows and self.idle is not None
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one run saw of one part of a stream.
+    """A summary of the rows of one part of a stream in one run.
 
     high: the highest event time of the rows that are not ahead of the clock; highest: of all rows;
-    rows: how many there were; ahead: how many of them were ahead; late: how many came below the bound;
-    times: all event times in the order in which they came, for rules that need them;
-    value: the highest of what the rule computes for each row that is not ahead of the clock; highest_value: of all.
+    rows: the number of rows; ahead: of those ahead of the clock; late: of those below the bound;
+    times: all event times in arrival order, for rules that need them;
+    value: the highest value of the rule over rows that are not ahead of the clock; highest_value: over all rows.
     """
 
     high: int | None
@@ -121,7 +121,7 @@ class Seen:
 @dataclass(frozen=True)
 class PartitionState:
     """A partition of the source, or a key: the highest event time that counted, when it last moved (or was declared),
-    what the rule remembers of it, and how many rows were late or ahead of the clock since it is known."""
+    the state of the rule, and the number of rows late or ahead of the clock so far."""
 
     high: int | None
     seen_at: int
@@ -149,10 +149,10 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class ProgressState:
-    """All that has to be kept between two runs.
+    """The state of progress between two runs.
 
-    seen_at: when rows last counted, or were first looked for; idle_at: when the stream was found to have been silent
-    for long enough. Both only where it can fall idle.
+    seen_at: when rows last counted, or were first polled; idle_at: when the stream was found idle. Both only if it can
+    become idle.
     """
 
     bound: int | None = None
@@ -165,7 +165,7 @@ class ProgressState:
 
     @property
     def idle(self) -> bool:
-        """Whether the stream as a whole is silent; one that has ended has nothing to be silent about."""
+        """Whether the whole stream is idle; a stream that has ended is not."""
         return self.idle_at is not None and self.bound != END
 
     def to_json(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class ProgressState:
 
 
 def declare(state: ProgressState, partitions: Iterable[str], now: int) -> ProgressState:
-    """Make partitions known before they send anything: they hold the bound until they do, or are idle."""
+    """Register partitions before their first row: they hold the bound until they have rows, or are idle."""
     fresh = {key: PartitionState(None, now) for key in partitions if key not in state.partitions}
     return replace(state, partitions={**state.partitions, **fresh}) if fresh else state
 
@@ -216,8 +216,8 @@ def observe(policy: Policy, state: ProgressState, seen: Mapping[str, Seen], now:
             continue
         known = partitions.get(key)
         counted = highest(each.high, each.highest) if trusted else each.high
-        # Rows that do not count are no sign of life: a partition whose clock is wrong for good must not
-        # hold the others back for good.
+        # Rows that do not count do not end idleness: a partition whose clock is always wrong must not
+        # hold back the others for ever.
         part = known or PartitionState(None, now)
         if each.rows and counted is not None:
             part = replace(
@@ -240,12 +240,12 @@ def observe(policy: Policy, state: ProgressState, seen: Mapping[str, Seen], now:
 
 
 def tick(policy: Policy, state: ProgressState, now: int) -> ProgressState:
-    """The state when the clock has moved and no rows have come."""
+    """The state when the clock has moved without new rows."""
     return observe(policy, state, {}, now)
 
 
 def advance_to(state: ProgressState, progress: int) -> ProgressState:
-    """The state after progress was declared by hand; the same object if that would be no step forward."""
+    """The state after progress was declared by hand; the same object if that is no step forward."""
     if state.bound is not None and progress <= state.bound:
         return state
     return replace(state, bound=progress)
@@ -257,12 +257,12 @@ def end(state: ProgressState) -> ProgressState:
 
 
 def reached(policy: Policy, partition: PartitionState) -> int | None:
-    """How far the rows of one partition have come by themselves, or None if that cannot be said."""
+    """The progress of the rows of one partition alone; None if it is unknown."""
     return None if policy.rule is None else policy.rule.reached(partition.high, partition.recent)
 
 
 def own_bounds(policy: Policy, state: ProgressState) -> dict[str, int]:
-    """The bounds of the keys that are further than the stream; all others are as far as the stream."""
+    """The bounds of the keys that are ahead of the stream; all others have the bound of the stream."""
     if not policy.keyed:
         return {}
     least = -END if state.bound is None else state.bound
@@ -271,7 +271,7 @@ def own_bounds(policy: Policy, state: ProgressState) -> dict[str, int]:
 
 
 def is_late(time: int, bound: int | None) -> bool:
-    """Whether a row comes after it was said not to be expected any more.
+    """Whether a row is below the progress of its stream.
 
     >>> is_late(9, 10), is_late(10, 10), is_late(9, None)
     (True, False, False)
@@ -280,10 +280,10 @@ def is_late(time: int, bound: int | None) -> bool:
 
 
 def let_go(streams: Mapping[str, tuple[Policy, ProgressState]]) -> frozenset[str]:
-    """Those of several streams that the others do not wait for: the idle ones, as long as another one is not silent.
+    """The streams that the others do not wait for: the idle ones, while another stream is active.
 
-    Nothing is let go when all are silent, known to be idle or not: then nobody is there who could go on. Nor does a
-    stream that has ended go on.
+    None if all are silent, whether already idle or not: then no stream could move on. A stream that has ended is not
+    active.
 
     >>> policy, five = Policy(Delay(0), idle=30, live=True), ProgressState(bound=5, seen_at=0, idle_at=31)
     >>> sorted(let_go({"a": (policy, five), "b": (policy, ProgressState(bound=90, seen_at=20))}))
@@ -304,9 +304,9 @@ def let_go(streams: Mapping[str, tuple[Policy, ProgressState]]) -> frozenset[str
 
 
 def combine(bounds: Iterable[int | None]) -> int | None:
-    """The progress of several inputs together: the least, and none as long as one has none.
+    """The common progress of several inputs: the least, and None while one has none.
 
-    Without any input there is nothing to wait for.
+    Without inputs there is nothing to wait for: END.
     """
     least = END
     for bound in bounds:
@@ -330,7 +330,7 @@ def _count_ahead_runs(policy: Policy, state: ProgressState, seen: Mapping[str, S
 
 
 def _follow(policy: Policy, known: PartitionState | None, seen: Seen, counted: int, trusted: bool) -> Recent | None:
-    """What the rule remembers after the rows that count."""
+    """The state of the rule after the rows that count."""
     if policy.rule is None:
         return None
     before = known.recent if known is not None and known.recent is not None else Recent()
@@ -339,19 +339,18 @@ def _follow(policy: Policy, known: PartitionState | None, seen: Seen, counted: i
 
 
 def _together(policy: Policy, partitions: Mapping[str, PartitionState], high: int | None, now: int) -> int | None:
-    """How far the rows of all partitions have come by themselves, or None if that cannot be said."""
+    """The progress of the rows of all partitions alone; None if it is unknown."""
     awake = [each for each in partitions.values() if not _idle(policy, each, high, now)]
     bounds = [reached(policy, each) for each in awake or partitions.values()]
     known = [bound for bound in bounds if bound is not None]
     if not known or (awake and len(known) < len(awake)):
         return None
-    # With every partition silent nobody holds anybody back, and nobody can say more than the furthest has
-    # said.
+    # If every partition is silent, none holds back the others, and the furthest one is the best bound known.
     return min(known) if awake else max(known)
 
 
 def _silence(policy: Policy, state: ProgressState, counts: bool, now: int) -> tuple[int | None, int | None]:
-    """Since when a stream is silent, and since when that is known to be long."""
+    """The time since when a stream is silent, and since when it is known to be idle."""
     if not policy.falls_idle:
         return None, None
     if counts:
@@ -364,9 +363,9 @@ def _silence(policy: Policy, state: ProgressState, counts: bool, now: int) -> tu
 
 
 def _by_clock(policy: Policy, seen_at: int, now: int) -> int:
-    """How far the clock takes a stream that is silent: as far behind it as the time-out and the delay of its rule.
+    """The bound by the clock of a silent stream: behind it by the time-out and the delay of its rule.
 
-    It goes in steps of a time-out, so that a stream that is silent for long does not commit at each look at the clock.
+    It moves in steps of a time-out, so that a long silent stream does not commit at each tick of the clock.
     """
     idle = policy.idle or 0
     silent = (now - seen_at) // idle * idle if idle else now - seen_at
@@ -379,7 +378,7 @@ def _idle(policy: Policy, partition: PartitionState, high: int | None, now: int)
         return False
     if policy.live:
         return now - partition.seen_at >= policy.idle
-    # The clock says nothing about data that is read again: its time is that of its rows.
+    # The clock does not apply to replayed data: its time is that of its rows.
     behind = policy.keyed and high is not None and partition.high is not None
     return behind and high - partition.high >= policy.idle  # type: ignore[operator]
 
@@ -387,7 +386,7 @@ def _idle(policy: Policy, partition: PartitionState, high: int | None, now: int)
 def _known_keys(
     policy: Policy, keys: Mapping[str, PartitionState], high: int | None, bound: int | None, now: int
 ) -> dict[str, PartitionState]:
-    """The keys that have something to say: one that is idle, and no further than the stream, has not."""
+    """The keys to remember: all but those that are idle and not ahead of the stream."""
 
     def silent(key: PartitionState) -> bool:
         own = reached(policy, key)

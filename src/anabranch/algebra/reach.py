@@ -1,4 +1,4 @@
-"""Which rows of the inputs of a join can meet, by how far apart their event times may be.
+"""Which rows of the inputs of a join can match, by the bands of their event times.
 
 >>> near = [JoinBand("a", "b", -2, 3), JoinBand("b", "c", 0, None)]
 >>> reach(near, "a", 10, 20)
@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-#: From the lowest to the highest time; None: no bound to that side.
+#: From the lowest to the highest time; None: unbounded.
 Range = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True)
 class JoinBand:
-    """Rows of two inputs of a join that can meet: the event time of `other` is from `least` to `most` after `one`'s."""
+    """A band between inputs of a join: rows can match if the time of `other` is `least` to `most` after `one`'s."""
 
     one: str
     other: str
@@ -26,7 +26,7 @@ class JoinBand:
     most: int | None
 
     def range_of(self, side: str, times: Range) -> Range:
-        """Where the partners of rows of one side lie that have times within bounds."""
+        """The range of the matches of rows of one input with times in a range."""
         least, most = self.least, self.most
         if side == self.other:
             least, most = _negative(most), _negative(least)
@@ -38,7 +38,7 @@ class JoinBand:
 
 
 def reach(bands: Iterable[JoinBand], start: str, low: int | None, high: int | None) -> dict[str, Range]:
-    """Where the partners of rows of one input lie, directly or through others; inputs that are not there: anywhere."""
+    """The ranges of the matches of rows of one input, directly or through others; missing inputs are unbounded."""
     found: dict[str, Range] = {start: (low, high)}
     edges = list(bands)
     while edges:
@@ -53,10 +53,10 @@ def reach(bands: Iterable[JoinBand], start: str, low: int | None, high: int | No
 
 
 def needed(bands: Iterable[JoinBand], bounds: Mapping[str, int | None]) -> dict[str, int]:
-    """From which time on rows of each input can still meet a row that is to come; inputs not there: all their rows.
+    """The time from which rows of each input can still match a later row; missing inputs: all their rows.
 
-    `bounds` has the progress of each input: no row that is on time will be before it. A row of `a` is done with when
-    the progress of `b` is past the last moment that it can meet:
+    `bounds` has the progress of each input: no row on time is before it. A row of `a` is done when the progress of `b`
+    is past the last time that it can match:
 
     >>> needed([JoinBand("a", "b", -2, 3)], {"a": 100, "b": 50})
     {'a': 47, 'b': 98}
@@ -73,9 +73,9 @@ def needed(bands: Iterable[JoinBand], bounds: Mapping[str, int | None]) -> dict[
 
 
 def around(bands: Iterable[JoinBand], starts: Mapping[str, Range], steps: int) -> dict[str, Range]:
-    """Where all rows lie that are at most so many steps away from some rows: partners, partners of these, and so on.
+    """The ranges of all rows within so many steps of some rows: matches, matches of these, and so on.
 
-    Whether a row of `a` comes out without a partner says each `b` that it could have: two steps from a new `b`.
+    Whether a row of `a` is emitted without a match depends on each `b` that it could match: two steps from a new `b`.
 
     >>> around([JoinBand("a", "b", -2, 3)], {"b": (10, 10)}, 2)
     {'b': (5, 15), 'a': (7, 12)}
@@ -93,7 +93,7 @@ def around(bands: Iterable[JoinBand], starts: Mapping[str, Range], steps: int) -
 
 
 def chained(bands: Iterable[JoinBand], inputs: Sequence[str]) -> bool:
-    """Whether each input but the first is bound to both sides to one in front of it."""
+    """Whether each input but the first has a band, bounded on both ends, with an earlier one."""
     pairs = [{each.one, each.other} for each in bands if each.least is not None and each.most is not None]
     return all(
         any({input, earlier} in pairs for earlier in inputs[:index]) for index, input in enumerate(inputs) if index
@@ -101,7 +101,7 @@ def chained(bands: Iterable[JoinBand], inputs: Sequence[str]) -> bool:
 
 
 def needed_around(bands: Iterable[JoinBand], bounds: Mapping[str, int | None], steps: int) -> dict[str, int]:
-    """From which time on rows can still be so many steps away from a row that is to come, as `needed` says of one.
+    """The time from which rows can be within so many steps of a later row; `needed` is one step.
 
     >>> needed_around([JoinBand("a", "b", -2, 3)], {"a": 100, "b": 50}, 2)
     {'a': 47, 'b': 45}
@@ -117,7 +117,7 @@ def needed_around(bands: Iterable[JoinBand], bounds: Mapping[str, int | None], s
 
 
 def hull(one: Range, other: Range) -> Range:
-    """The least range that holds two."""
+    """The smallest range that contains both."""
     (low, high), (below, above) = one, other
     return (
         None if low is None or below is None else min(low, below),

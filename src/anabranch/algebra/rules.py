@@ -1,8 +1,8 @@
-"""How the bound follows the rows of one part of a stream: a class for each way, none of which knows clocks or parts.
+"""How the bound follows the rows of one part of a stream: a class for each rule, without clocks or parts.
 
-A rule is told what a run brought (`follow`) and answers with what it has to remember; `reached` is the bound that
-follows. Three of them look at the highest value of something that Spark computes row by row, two at the last rows in
-the order in which they came. How rows are cut into runs makes no difference to any.
+`follow` takes the rows of a run and returns the state of the rule; `reached` is the bound for that state. Three rules
+use the highest value of something that Spark computes row by row, two the last rows in arrival order. No rule depends
+on how rows are cut into runs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Recent:
-    """What a rule remembers: the last event times that counted, as they came, how many of them came since it last
-    looked at them, and the highest bound so far."""
+    """The state of a rule: the last event times that counted, in arrival order, the number of them since the last
+    evaluation, and the highest bound so far."""
 
     times: tuple[int, ...] = ()
     since: int = 0
@@ -27,7 +27,7 @@ class Recent:
 
 @dataclass(frozen=True)
 class Delay:
-    """A bound so many microseconds behind the highest event time; none behind, for rows that come in order."""
+    """A bound that many microseconds behind the highest event time; 0 for rows that arrive in order."""
 
     micros: int
 
@@ -46,7 +46,7 @@ class Delay:
 
 
 class _Remembered:
-    """A rule whose bound is the highest it has found so far."""
+    """A rule whose bound is the highest so far."""
 
     def reached(self, high: int | None, recent: Recent | None) -> int | None:
         return None if recent is None else recent.bound
@@ -54,7 +54,7 @@ class _Remembered:
 
 @dataclass(frozen=True)
 class Computed(_Remembered):
-    """The highest value of an expression of the event time, as Spark computes it for each row."""
+    """The highest value of an expression of the event time, computed by Spark for each row."""
 
     expression: str
 
@@ -67,7 +67,7 @@ class Computed(_Remembered):
 
 @dataclass(frozen=True)
 class Punctuation(_Remembered):
-    """The highest event time of the rows that a predicate holds for. They mark progress, and are no data."""
+    """The highest event time of the rows that satisfy a predicate. They mark progress and are not data."""
 
     predicate: str
 
@@ -80,7 +80,7 @@ class Punctuation(_Remembered):
 
 @dataclass(frozen=True)
 class Lagging(_Remembered):
-    """The highest event time of all rows but the last so many: none comes more than so many rows too late."""
+    """The highest event time of all rows but the last `rows`: no row is late by more rows than that."""
 
     rows: int
 
@@ -99,9 +99,9 @@ class Lagging(_Remembered):
 
 @dataclass(frozen=True)
 class Percentile(_Remembered):
-    """A bound that `percentile` percent of the last `events` rows lie above, taken anew every `frequency` rows.
+    """A bound below `percentile` percent of the last `events` rows, updated every `frequency` rows.
 
-    There is none until so many rows have come. One row far in the future does not move it.
+    There is none before the first `events` rows. One row far in the future does not move it.
     """
 
     events: int
@@ -120,12 +120,12 @@ class Percentile(_Remembered):
 
     @property
     def rank(self) -> int:
-        """Which of the event times is the bound, counted from the smallest; rounded down, and at least the first.
+        """The 1-based rank of the event time that is the bound, from the smallest; rounded down, at least 1.
 
         >>> Percentile(events=1000, percentile=94.9).rank, Percentile(events=10, percentile=99).rank
         (51, 1)
         """
-        # A percentile is meant as it is written: as a float, 100 - 94.9 is less than 5.1.
+        # Decimal arithmetic: as floats, 100 - 94.9 is less than 5.1.
         above = Fraction(str(self.percentile))
         return max(1, int((100 - above) * self.events / 100))
 
@@ -160,7 +160,7 @@ def rule_from_json(values: Mapping[str, Any] | None) -> Rule | None:
 
 
 def highest(one: int | None, other: int | None) -> int | None:
-    """The higher of two times, of which either may not be there."""
+    """The higher of two times, either of which may be None."""
     if one is None or other is None:
         return other if one is None else one
     return max(one, other)

@@ -1,8 +1,8 @@
 """approx_count_distinct, as Spark estimates it: from how rare the rarest hash of each of 512 kinds is (HyperLogLog++).
 
-A partial is a set of cells: the 9 bits of a kind, and in two digits how many zeros follow them, and one more. Merging
-keeps the rarest of each kind, and the estimate depends on nothing else; so the answer is Spark's own, whatever the
-order. Only the default precision has a table of corrections here.
+A partial is a set of cells: the 9 bits of a kind, and in two digits the number of zeros after them, plus one. Merging
+keeps the rarest of each kind, and the estimate depends on nothing else; so the answer equals Spark's in any order. Only
+the default precision has a table of corrections here.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from anabranch.algebra.parts import INTEGERS, Aggregate, Part, let
 
 _KINDS = 512
-#: What HyperLogLog says of 1, 13, 26, 39, 52, 64, ... to 2560 values, on the average of many trials. The table is that
-#: of the paper's authors, for 512 kinds.
-_SAID = """
+#: The mean estimates of HyperLogLog for 1, 13, 26, 39, 52, 64, ... to 2560 values. The table is that of the paper's
+#: authors, for 512 kinds.
+_ESTIMATES = """
     369 374.8294 381.2452 387.6698 394.1464 400.2024 406.8782 413.6598 420.462 427.2826 433.7102 440.7416 447.9366
     455.1046 462.285 469.0668 476.306 483.8448 491.301 498.9886 506.2422 513.8138 521.7074 529.7428 537.8402 545.1664
     553.3534 561.594 569.6886 577.7876 585.65 594.228 602.8036 611.1666 620.0818 628.0824 637.2574 646.302 655.1644
@@ -37,7 +37,7 @@ _SAID = """
 """
 #: The estimate is corrected by the mean error of the six entries around it.
 _AROUND = 6
-#: With so many kinds that no value has, these are counted instead; with any, if the estimate is small.
+#: With this many empty kinds, linear counting is used; with any, only if the estimate is small.
 _FEW, _SMALL = 235, 5 * _KINDS // 2
 #: Estimates from here on need no correction.
 _MANY = 5 * _KINDS
@@ -62,17 +62,17 @@ def find(name: str, types: Sequence[str]) -> Aggregate | None:
 
 
 def _hashed(kind: str) -> bool:
-    """Whether xxhash64 tells apart what approx_count_distinct does: nested values, and equal texts that differ, not."""
+    """Whether xxhash64 distinguishes the same values as approx_count_distinct: not nested values or collated texts."""
     return not any(each in kind for each in ("<", "collate", "variant", "void", "interval"))
 
 
-#: Of sorted cells, the last of each kind.
+#: The last of each kind in sorted cells.
 _RAREST = "i = size(s) - 1 OR left(get(s, i + 1), 9) <> left(v, 9)"
 
 
 def _corrections() -> tuple[list[float], list[float]]:
-    """From which estimates on which sum of six errors goes off, the first of all below the first of them."""
-    listed = [float(each) for each in _SAID.split()]
+    """The sum of six errors to subtract, from each estimate on; the first one also below."""
+    listed = [float(each) for each in _ESTIMATES.split()]
     errors = [each - (1 + at * (_MANY - 1) // (len(listed) - 1)) for at, each in enumerate(listed)]
     sums = [math.fsum(errors[at : at + _AROUND]) for at in range(len(listed) - _AROUND + 1)]
     since = [(listed[at] + listed[at + _AROUND]) / 2 for at in range(len(listed) - _AROUND)]
@@ -94,7 +94,7 @@ def _estimate(cells: str) -> str:
 
 
 def _either(taken: str, counted: str, wrong: str) -> str:
-    """What is said of an estimate e where so many kinds are taken."""
+    """The result for an estimate e with this many kinds taken."""
     few = f"{taken} <= {_KINDS - _FEW} OR ({taken} < {_KINDS} AND e <= {_SMALL})"
     return f"CASE WHEN {few} THEN {counted} WHEN e < {_MANY} THEN e - {wrong} ELSE e END"
 
@@ -111,7 +111,7 @@ def macros() -> dict[str, str]:
     either = f"list_transform([{raw}], lambda e: {_either('len(s)', counted, wrong)})[1]"
     estimate = f"CAST(floor({either} + 0.5) AS BIGINT)"
     return {
-        # Each cell with the one behind it: a lambda that looks into the whole list is given a copy of it a cell.
+        # Each cell with the next one: a lambda that reads the whole list would copy it for each cell.
         "__rarest(s)": "list_transform(list_filter(list_zip(s, s[2:]),"
         " lambda t: t[2] IS NULL OR left(t[1], 9) <> left(t[2], 9)), lambda t: t[1])",
         "__estimate(cells)": f"list_transform([coalesce(cells, [])], lambda s: {estimate})[1]",

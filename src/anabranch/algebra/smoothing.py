@@ -1,8 +1,8 @@
 """Smoothing: which of the windows that may close are closed in this run.
 
-When many windows close at once, one run has all the work. A budget spreads it over the next runs: results come a
-little later, and no result changes. The function here is told what is ready and in which run it became so; it knows
-neither rows nor clocks.
+When many windows close at once, one run has all the work. A budget spreads it over the next runs: results are emitted a
+little later, and no result changes. The input is the ready windows and the run in which each became ready; there are no
+rows or clocks here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Budget:
-    """How much may be closed in one run; None for any number.
+    """What one run may close; None for any number.
 
-    windows: so many windows.
-    rows:    so many rows of results. A window with more of them than that is closed alone.
-    delay:   a window waits for at most so many runs, whatever the budget; None for any number.
+    windows: the number of windows.
+    rows:    the number of rows of results. A window with more rows is closed alone.
+    delay:   the number of runs that a window may wait at most, whatever the budget.
     """
 
     windows: int | None = None
@@ -45,8 +45,8 @@ class Ready:
 def closing(ready: Iterable[Ready], budget: Budget, run: int) -> list[Ready]:
     """The windows to close in this run, lowest ends first.
 
-    No window is closed before one that ends earlier, so that one bound says how far a run has closed them; a window
-    that has waited long enough takes those that end before it along.
+    Windows close in the order of their ends, so that one bound describes what a run has closed; a window that has
+    waited long enough also closes those that end before it.
 
     >>> waiting = [Ready(end=20, rows=5, since=1), Ready(end=10, rows=5, since=1), Ready(end=30, rows=5, since=1)]
     >>> [window.end for window in closing(waiting, Budget(rows=10, delay=3), run=1)]

@@ -1,27 +1,27 @@
-"""Triggers: when a key shows its result, decided once per run.
+"""Triggers: when a key emits its result, decided once per run.
 
-A key has records and a result. A firing shows the result; what is shown stays until the next firing. The function
-here is told how many records a run brought for a key, the time of the clock and the progress of the stream, and
-says whether the key fires, up to which record, and what has to be kept until the next run. It reads no clock and
-knows neither the records nor their result: showing a result that has not changed is up to the caller to leave out.
+A key has records and a result. A firing emits the result, which is shown until the next firing. The function here
+takes the number of new records of a key, the time of the clock and the progress of the stream, and returns whether
+the key fires, up to which record, and the state until the next run. It reads no clock and knows neither the records
+nor their result: the caller drops a result that has not changed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: The policies under which a late record does nothing to what is shown.
+#: The policies under which a late record does not change the emitted result.
 UNSEEN = ("drop", "archive")
 
 
 @dataclass(frozen=True)
 class Triggers:
-    """What makes a key fire: any of these does. With none of them, nothing is ever shown.
+    """The conditions under which a key fires: any of these. With none, nothing is ever emitted.
 
-    counting:  every so many records.
-    delay:     so many microseconds after a record.
-    first:     whether it is the first record since the last firing that starts the delay; if not, each record
-               starts it anew, and a key fires once it has been quiet for that long.
+    counting:  after this many records.
+    delay:     this many microseconds after a record.
+    first:     whether only the first record since the last firing starts the delay; if not, each record
+               restarts it, and a key fires once it has had no records for that long.
     watermark: when progress reaches the event time of the key, and at the end of the stream.
     end:       at the end of the stream.
     """
@@ -41,12 +41,12 @@ class Triggers:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What is kept of one key between two runs.
+    """The state of one key between two runs.
 
-    records:    how many came since the last firing; 0 where nothing counts them.
-    deadline:   the time of the clock at which the delay is over.
-    armed:      whether progress or the end of the stream still has to make the key fire.
-    event_time: the progress that makes an armed key fire; None if only the end of the stream does.
+    records:    the number since the last firing; 0 if no trigger counts them.
+    deadline:   the time of the clock at which the delay ends.
+    armed:      whether the key still fires by progress or the end of the stream.
+    event_time: the progress at which an armed key fires; None if only the end of the stream fires it.
     """
 
     records: int = 0
@@ -55,17 +55,17 @@ class Pending:
     event_time: int | None = None
 
 
-#: A key that waits for nothing.
+#: A key without pending triggers.
 IDLE = Pending()
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one key does in one run.
+    """The decision for one key in one run.
 
-    fires: whether it shows its result.
-    take:  how many of the run's records of this key that result includes, from the first on; None for all.
-    after: what to keep until the next run; None if the key can be forgotten.
+    fires: whether it emits its result.
+    take:  the number of the run's records of this key in that result, from the first; None for all.
+    after: the state until the next run; None if the key can be forgotten.
     """
 
     fires: bool
@@ -85,12 +85,12 @@ def decide(
     ended: bool,
     late: str = "correct",
 ) -> Decision:
-    """What a key does in a run that brought `records` records for it, all of them at the time `now`.
+    """The decision for a key with `records` new records in a run, all at the time `now`.
 
-    A key without records takes part as long as something is pending. `before` and `after` are the progress on both
-    sides of the run; `ended` says that the stream is over. If a key fires several times in one run, only the last
-    firing counts. Records of a key whose event time `before` had reached are late: they fire ON WATERMARK at once;
-    with `late` "drop" or "archive" they are passed over.
+    A key without records takes part while it is pending. `before` and `after` are the progress before and after the
+    run; `ended`: the stream has ended. If a key fires several times in one run, only the last firing counts. Records
+    of a key whose event time `before` had reached are late: they fire ON WATERMARK at once; with `late` "drop" or
+    "archive" they are skipped.
 
     >>> decide(Triggers(counting=2), None, 5, None, now=0, before=None, after=None, ended=False)
     Decision(fires=True, take=4, after=Pending(records=1, deadline=None, armed=False, event_time=None))
@@ -100,7 +100,7 @@ def decide(
     unseen = late in UNSEEN and _reached(event_time, before)
     seen = 0 if unseen else records
 
-    # How many of the records seen the last firing showed; None as long as there was none.
+    # The number of records in the last firing; None before the first one.
     shown: int | None = None
     count, deadline = pending.records, pending.deadline
     if deadline is not None and _over_before_records(triggers, deadline, now):
@@ -117,7 +117,7 @@ def decide(
     final = armed and (ended or (triggers.watermark and _reached(event_time, after)))
     if final or (deadline is not None and deadline <= now):
         shown, count, deadline = seen, 0, None
-    # Other firings do not disarm ON WATERMARK; the end of the stream has nothing to add once all is shown.
+    # Other firings do not disarm ON WATERMARK; the end of the stream adds nothing once all is emitted.
     if final or (shown == seen and not triggers.watermark):
         armed = False
 
@@ -127,25 +127,25 @@ def decide(
 
 
 def _over_before_records(triggers: Triggers, deadline: int, now: int) -> bool:
-    """Whether a delay is over before the records of the run come.
+    """Whether a delay has ended before the records of the run.
 
     It would have fired between the runs. Where only the first record starts it, the records of its last instant
-    still belong to it; where each record starts it anew, the key was quiet for the whole delay.
+    still belong to it; where each record restarts it, the key had no records for the whole delay.
     """
     return deadline < now or (deadline == now and not triggers.first)
 
 
 def _reached(event_time: int | None, progress: int | None) -> bool:
-    """Whether progress has come to the event time of a key: its window has closed."""
+    """Whether progress has reached the event time of a key: its window has closed."""
     return event_time is not None and progress is not None and event_time <= progress
 
 
 def decide_sql(triggers: Triggers, rows: str, *, now: int, ended: bool, late: str) -> str:
     """`decide` for many keys at once, as Spark SQL.
 
-    `rows` is a relation with a row a key: `n` new records, what is pending (`records`, `deadline`, `armed`,
+    `rows` is a relation with a row a key: `n` new records, the pending state (`records`, `deadline`, `armed`,
     `event_time`), the time `ends` of the key, and the progress `lower` before and `upper` after the run. The result has
-    them too, and what `decide` gives: `fires`, `take`, and `left_records` and so on for what is kept.
+    these columns and those of `decide`: `fires`, `take`, and `left_records` and so on for the new state.
     """
     wait, first, by_progress = triggers.delay, triggers.first, triggers.watermark
     unseen = "coalesce(time <= lower, false)" if late in UNSEEN else "false"

@@ -1,11 +1,11 @@
-"""Aggregates over rows that stand for many: the value of a row counts as often as its weight says.
+"""Aggregates over weighted rows: a row counts as many times as its weight.
 
     sum(y) over w copies of a row each     sum(y * w)
     count(y)                               the sum of w where y is not NULL
     max(y)                                 max(y)
 
 Built from the partials of `aggregates`: a row of weight w is the partial of w equal rows, and partials are reduced as
-always. Only text is written here.
+usual. This module only writes text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from anabranch.algebra.aggregates import Aggregate, Part
 
-#: A weight has at least so many digits beside a decimal; wider decimals leave it no room.
+#: The minimum digits of a weight beside a decimal; wider decimals leave no room for it.
 _LEAST_DIGITS = 10
 _REPEATS_DO_NOT_MATTER = ("min", "max", "bool_and", "bool_or", "bit_and", "bit_or")
 
@@ -29,7 +29,7 @@ def merged(aggregate: Aggregate, columns: Mapping[str, str], condition: str | No
 def weighted(
     aggregate: Aggregate, arguments: Sequence[str], types: Sequence[str], weight: str, condition: str | None
 ) -> str | None:
-    """The value of an aggregate over rows with weights, in Spark SQL; None where there is no such form.
+    """The value of an aggregate over weighted rows, in Spark SQL; None if there is no such form.
 
     >>> from anabranch.algebra.aggregates import find
     >>> weighted(find("sum", distinct=False, argument_types=["int"]), ["y"], ["int"], "w", None)
@@ -53,7 +53,7 @@ def _where(condition: str | None, value: str) -> str:
 def _copies(
     name: str, part: Part, arguments: Sequence[str], types: Sequence[str], weight: str
 ) -> tuple[str, str] | None:
-    """The partial of `weight` equal rows, and when it is not that of no rows."""
+    """The partial of `weight` equal rows, and the condition under which it is not the empty partial."""
     there = " AND ".join(f"({argument}) IS NOT NULL" for argument in arguments)
     if part.suffix == "count":
         return (f"({arguments[0]})" if name == "count_if" else there), weight
@@ -71,7 +71,7 @@ def _copies(
 
 
 def times(value: str, type: str, weight: str, *, as_double: bool = False) -> str | None:
-    """A value so many times, exactly where its sum is exact; None for decimals that leave no room for the weight."""
+    """A value times its weight, exact if its sum is exact; None for decimals that leave no room for the weight."""
     decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", type)
     if decimal is not None:
         digits = min(19, 37 - int(decimal[1]))

@@ -1,4 +1,4 @@
-"""batch-table: an answer, or what changes add up to, as a table."""
+"""batch-table: an answer, or the net result of changes, as a table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BatchTable:
         self._print(rows.column_names, texts, [is_number(field.type) for field in rows.schema], rows.num_rows)
 
     def show_net(self, net: NetTable, columns: list[str]) -> None:
-        """The rows that are left of changes."""
+        """The net rows of changes."""
         if net.schema is None:
             self._print(columns, [[] for _ in columns], [False] * len(columns), 0)
             return

@@ -1,4 +1,4 @@
-"""The console: everything the command line prints goes through one of these.
+"""The console: the command line prints only through it.
 
 Results go to stdout, everything else to stderr. Colours only on a terminal and only if NO_COLOR is not set.
 It must not know what a result or a run is.
@@ -19,13 +19,13 @@ from typing import IO
 from anabranch.cli.tables import clean, cut, pad, width
 from anabranch.errors import UsageError
 
-#: What takes no longer needs no word.
+#: A shorter wait needs no message.
 SECONDS_UNNOTICED = 0.5
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 class Console:
-    """Where text goes, and how it may look there."""
+    """The output streams and their styles."""
 
     def __init__(self, out: IO[str] | None = None, err: IO[str] | None = None) -> None:
         self._out = out
@@ -34,7 +34,7 @@ class Console:
         self.debug = False
         self._status_width = 0
 
-    # The streams are looked up at each use: test runners and redirections replace them.
+    # Each use reads sys.stdout and sys.stderr, which test runners and redirections replace.
     @property
     def out(self) -> IO[str]:
         return sys.stdout if self._out is None else self._out
@@ -53,16 +53,16 @@ class Console:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines of the terminal."""
+        """The columns and lines of the terminal."""
         columns, rows = shutil.get_terminal_size((100, 30))
         return max(columns, 20), max(rows, 8)
 
     def write(self, text: str) -> None:
-        """Part of a result, as it is."""
+        """Write part of a result, unchanged."""
         self.out.write(text)
 
     def line(self, text: str = "") -> None:
-        """A line of a result."""
+        """Write a line of a result."""
         self.out.write(text + "\n")
 
     def flush(self) -> None:
@@ -70,14 +70,14 @@ class Console:
 
     @property
     def binary(self) -> IO[bytes]:
-        """Where a result goes that is not text."""
+        """The stream for a binary result."""
         stream: IO[bytes] | None = getattr(self.out, "buffer", None)
         if stream is None:
             raise UsageError("standard output takes text only here")
         return stream
 
     def message(self, text: str) -> None:
-        """What happened, for people; nothing that a program reads."""
+        """Print a message for users; not for programs."""
         if not self.quiet:
             self._print(text)
 
@@ -88,12 +88,12 @@ class Console:
         self._print(f"{self.style('error:', 'red', self.err)} {text}")
 
     def trace(self, error: BaseException) -> None:
-        """The stack trace; only for those who asked for it."""
+        """Print the stack trace, if the options request it."""
         if self.debug:
             self._print("".join(traceback.format_exception(error)).rstrip())
 
     def status(self, text: str) -> None:
-        """A line on the terminal that the next one replaces; does nothing elsewhere."""
+        """Show a line on the terminal that the next one replaces; does nothing elsewhere."""
         if self.quiet or not self.err_is_terminal:
             return
         text = cut(clean(text), self.size[0] - 1)
@@ -103,9 +103,9 @@ class Console:
 
     @contextlib.contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """Say on the terminal what is being waited for, if it takes longer than people notice; gone when it is over.
+        """Show the reason for a wait on the terminal, if it takes noticeably long; removed afterwards.
 
-        Inside, others may have turned standard error elsewhere: the line goes to where it is now.
+        Inside, standard error may be redirected: the line goes to the stream of now.
         """
         if self.quiet or not self.err_is_terminal:
             yield
@@ -115,7 +115,7 @@ class Console:
 
         def print_waiting() -> None:
             if not over.wait(SECONDS_UNNOTICED):
-                wide = max(self._status_width, len(text))  # it stands in place of a status
+                wide = max(self._status_width, len(text))  # it replaces a status
                 os.write(terminal, f"\r{pad(text, wide, False)}".encode())
                 over.wait()
                 os.write(terminal, f"\r{' ' * wide}\r".encode())
@@ -135,7 +135,7 @@ class Console:
             self._status_width = 0
 
     def _print(self, text: str) -> None:
-        # Results and messages share a terminal: keep them in the order in which they were written.
+        # Results and messages share a terminal: keep them in order.
         if self.out_is_terminal:
             self.flush()
         self.end_status()
@@ -143,16 +143,16 @@ class Console:
         self.err.flush()
 
     def style(self, text: str, style: str, stream: IO[str] | None = None) -> str:
-        """The text in a style, where the stream shows styles."""
+        """The text in a style, if the stream shows styles."""
         stream = self.out if stream is None else stream
         if not _is_terminal(stream) or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
             return text
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
     def prepare(self) -> None:
-        """Results are UTF-8 with plain line ends whatever the locale says, unless a terminal shows them.
+        """Write results as UTF-8 with \\n in every locale, except on a terminal.
 
-        What libraries log is for programs that ask for it: on a terminal it is a stack trace among the answers.
+        Disable the logs of libraries, which would print stack traces among the answers.
         """
         if not logging.getLogger().handlers:
             logging.getLogger().addHandler(logging.NullHandler())
@@ -165,7 +165,7 @@ class Console:
             reconfigure(encoding="utf-8", newline="\n")
 
     def give_up_output(self) -> None:
-        """Nobody reads stdout any more: what is still buffered must not raise again at exit."""
+        """Stdout has no reader any more: flushing the buffer at exit must not raise again."""
         try:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self.out.fileno())
@@ -182,7 +182,7 @@ def _is_terminal(stream: IO[str]) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """An error that nobody foresaw, without the stack trace that Java puts into its text."""
+    """The text of an unexpected error, without the stack trace of Java in it."""
     kept = []
     for line in str(error).splitlines():
         if line.startswith(("\tat ", "JVM stacktrace", "Caused by:", "\t... ")):

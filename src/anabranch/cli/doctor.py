@@ -1,7 +1,7 @@
-"""`anabranch doctor`: is everything there that Anabranch needs, and does it work?
+"""`anabranch doctor`: is everything installed that Anabranch needs, and does it work?
 
-Each check is a function that gives one finding; none of them changes anything. Spark is started in a process
-of its own, so that whatever it prints, and however it fails, stays out of the report.
+Each check is a function that returns one finding and changes nothing. Spark starts in its own process, so that its
+output and failures do not disturb the report.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ NO_DISK = 200 * 1024**2
 SPARK_SECONDS = 120.0
 _STYLES = {OK: "green", WARN: "yellow", FAIL: "red"}
 
-#: Run with the home and key=value settings as arguments; prints a line when the session is there, the number 10 if
-#: Spark works, and what keeps its executors from running kernels.
+#: Run with the home and key=value settings as arguments; prints a line when the session has started, the number 10 if
+#: Spark works, and the reason if its executors cannot run kernels.
 _START_SPARK = """
 import os, sys
 from pathlib import Path
@@ -54,7 +54,7 @@ spark.stop()
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check saw, and what to do about it."""
+    """The result of one check, and what to do about it."""
 
     name: str
     state: str
@@ -63,7 +63,7 @@ class Finding:
 
 
 def examine(console: Console, home: str, *, start_spark: bool, master: str | None, conf: dict[str, str]) -> int:
-    """All checks, a table of them, and 1 if any failed."""
+    """Run all checks and print a table; returns 1 if any failed."""
     findings = []
     for finding in check_all(Path(home), start_spark=start_spark, master=master, conf=conf):
         findings.append(finding)
@@ -142,7 +142,7 @@ def check_pyspark() -> Finding:
 
 
 def check_kinds() -> Iterator[Finding]:
-    """What sources, and the sinks of the same names, need that `pip install anabranch` alone does not bring."""
+    """The packages that sources, and the sinks of the same names, need beyond `pip install anabranch`."""
     from anabranch.sources import registry
 
     for name, kind in sorted(registry.kinds().items()):
@@ -166,7 +166,7 @@ def check_package(name: str) -> Finding:
 
 
 def _wanted(name: str) -> str | None:
-    """The range of versions that the installed anabranch asks for."""
+    """The range of versions that the installed anabranch requires."""
     try:
         requirements = importlib.metadata.requires("anabranch") or []
     except importlib.metadata.PackageNotFoundError:  # run from a checkout
@@ -179,7 +179,7 @@ def _wanted(name: str) -> str | None:
 
 
 def _fits(version: str, wanted: str) -> bool:
-    """Whether a version lies in a range such as >=1.6,<2."""
+    """Whether a version is in a range such as >=1.6,<2."""
     have = _numbers(version)
     for bound in wanted.split(","):
         bound = bound.strip()
@@ -250,7 +250,7 @@ def check_spark(master: str | None, conf: dict[str, str], home: Path) -> Iterato
     seconds = time.monotonic() - started
     session, _, answers = output.partition("\n")
     count, counted, kernels = answers.partition("\n")
-    if code is None and not counted:  # it has no more time than this, however far it came
+    if code is None and not counted:  # timed out, at any step
         waited = f"no answer in {SPARK_SECONDS:.0f} s"
         advice = "is the master reachable?" if master else "is the machine very busy?"
         if session:
@@ -275,9 +275,9 @@ def check_spark(master: str | None, conf: dict[str, str], home: Path) -> Iterato
 
 
 def _within(seconds: float, command: list[str]) -> tuple[str, str, int | None]:
-    """What a command printed, as output and as errors, and its exit code; None if it had to be ended after a time.
+    """The output, the errors and the exit code of a command; None if it timed out.
 
-    It is ended with all that it has started: Spark's Java, and the executors of a local cluster.
+    A timeout ends its child processes too: Spark's Java, and the executors of a local cluster.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
@@ -295,7 +295,7 @@ def _within(seconds: float, command: list[str]) -> tuple[str, str, int | None]:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that exists."""
+    """The folder, or its nearest existing parent."""
     folder = folder.absolute()
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent

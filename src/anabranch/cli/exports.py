@@ -1,6 +1,6 @@
 """arrow and parquet: the whole answer of one statement with its types, for other programs.
 
-An Arrow stream can go to stdout as well. What can be refused is refused by `prepare`, before anything is started.
+An Arrow stream can go to stdout as well. `prepare` refuses wrong options before Spark starts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STDOUT = "-"
 
 
 def prepare(console: Console, output: str | None, to: str | None, overwrite: bool) -> Export | None:
-    """What the options ask for; None if the answer is to be printed."""
+    """The export of the options; None if the answer is printed."""
     if output not in OUTPUTS:
         if to is not None:
             raise UsageError(
@@ -47,7 +47,7 @@ def prepare(console: Console, output: str | None, to: str | None, overwrite: boo
 
 
 def check_single(export: Export, statements: Sequence[Statement]) -> None:
-    """One file takes one answer."""
+    """Refuse anything but one answer for a file."""
     from anabranch.sql.syntax import Describe, Explain, SelectStatement, Show
 
     answers = sum(isinstance(each, SelectStatement | Show | Describe | Explain) for each in statements)
@@ -76,7 +76,7 @@ class ExportOutput:
                 hint="-o stream-json and -o live-csv follow it; FROM name AS OF VERSION n reads what was there then",
             )
         rows = result.toArrow()
-        if result.kind == "changes":  # added up, and in no order
+        if result.kind == "changes":  # the net result, without an order
             rows = self._order.sort(rows)
         if export.path is not None:
             self._console.message(write_file(export, rows))

@@ -1,6 +1,6 @@
-"""What the command line needs of the engine, as protocols.
+"""The interface of the engine for the command line, as protocols.
 
-The command line is written and tested against these; no file of it imports the engine or Spark at its top.
+The command line is written and tested against these; none of its files imports the engine or Spark at the top.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol
 
-#: A pyarrow.Table; Any because pyarrow has no types of its own and must not be imported early.
+#: A pyarrow.Table; Any because pyarrow has no type hints and must not be imported early.
 ArrowTable = Any
 
 
@@ -27,7 +27,7 @@ class Batch(Protocol):
 
     @property
     def rows(self) -> int:
-        """Rows its streams have taken in so far, those from before the statement included."""
+        """The number of rows that its streams have taken in so far, including those before the statement."""
         ...
 
     @property
@@ -56,7 +56,7 @@ class Result(Protocol):
     def endless(self) -> bool: ...
     @property
     def times(self) -> Mapping[str, int]:
-        """The columns that are event times, and how long after each one progress has passed it."""
+        """The event time columns, each with the distance by which progress has to be past it."""
         ...
 
     def toArrow(self) -> ArrowTable: ...

@@ -1,4 +1,4 @@
-"""Lines from a person at a terminal: history, completion of names and words, statements over several lines."""
+"""Input from a terminal: history, completion of names and keywords, statements over several lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pygments.lexers.sql import SqlLexer
 from anabranch.cli.shell import is_complete
 from anabranch.sql.lexer import words
 
-#: Where statements are remembered, in the folder of the user.
+#: The history of statements, in the home directory of the user.
 HISTORY = ".anabranch_history"
 
 PROMPT, CONTINUED = "anabranch> ", "        -> "
@@ -36,7 +36,7 @@ _WORD = re.compile(r"[\w.\\]+$")
 
 
 class Words(Completer):
-    """Names of the home first, then words of SQL."""
+    """Names of the home first, then keywords of SQL."""
 
     def __init__(self, names: Callable[[], Iterable[str]]) -> None:
         self._names = names
@@ -53,7 +53,7 @@ class Words(Completer):
 
 
 class LineEditor:
-    """Reads statements with the conveniences of a terminal."""
+    """Reads statements from a terminal."""
 
     def __init__(self, history: Path, names: Callable[[], Iterable[str]]) -> None:
         self._session: PromptSession[str] = PromptSession(
@@ -70,7 +70,7 @@ class LineEditor:
 
 
 def _history(path: Path) -> History:
-    """What was typed before, in a file that nobody else reads: statements may hold secrets."""
+    """The history, in a file that only the user can read: statements may contain secrets."""
     try:
         path.touch(mode=0o600)
         path.open("a").close()

@@ -1,4 +1,4 @@
-"""live-table: the answer as it stands, repainted as runs commit.
+"""live-table: the current answer, repainted as runs commit.
 
 On a terminal the rows that fit and a status line are repainted at most ten times a second; at the end the final table
 is printed like any other. Elsewhere only the final table is printed.
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod, RenderableType
 
 LEAST_SECONDS_BETWEEN_PAINTS = 0.1
-#: Painting may take this share of the time, however many rows there are to look through.
+#: Painting may take this share of the time, for any number of rows.
 PAINTING_SHARE = 0.2
-#: Lines that are not rows: header, rule, "more", blank, status, and one for the cursor.
+#: Lines without rows: header, rule, "more", blank, status, and one for the cursor.
 OTHER_LINES = 6
-#: Rows a second are those of the runs in so many seconds; a source that brings nothing for as long has none.
+#: The window in seconds for the rate of rows; it is zero after as long without rows.
 SECONDS_OF_RATE = 10.0
 
 
 @dataclass(frozen=True)
 class Status:
-    """What the status line says."""
+    """The content of the status line."""
 
     rows: int = 0
     late: int = 0
@@ -43,28 +43,28 @@ class Status:
     rate: float = 0.0
 
     def text(self, limit: int | None = None) -> str:
-        """The line; with a limit, in at most so many columns of a terminal."""
+        """The line, in at most `limit` columns of a terminal."""
         progress = "none yet" if self.progress is None else timestamp_text(self.progress)
         line = f"{self.rows:,} rows   {self.rate:,.0f} rows/s   progress {progress}   {self.late:,} late"
         return line if limit is None else cut(line, limit)
 
 
 class Meter:
-    """Counts the rows of batches; the clock is the caller's."""
+    """Counts the rows of batches; the caller passes the time."""
 
     def __init__(self) -> None:
         self._rows, self._late = 0, 0
         self._progress: int | None = None
-        #: When how many rows had been taken in. The first batch tells where counting starts: a home may hold rows
-        #: that were taken in long before.
+        #: Times and numbers of rows taken in. Counting starts at the first batch: a home may have rows that were taken
+        #: in long before.
         self._samples: deque[tuple[float, int]] = deque()
 
     def count(self, batch: Batch, now: float) -> None:
         self._rows, self._late = batch.rows, batch.late
-        if batch.progress is not None:  # that of a stream that has ended is none; what was reached stays
+        if batch.progress is not None:  # None for a stream that has ended: the last progress is kept
             self._progress = batch.progress
         self._samples.append((now, batch.rows))
-        # The newest sample from before the last seconds stays: it says how many rows there were when they began.
+        # The newest sample before the window is kept: it has the number of rows at the start of the window.
         while len(self._samples) > 1 and self._samples[1][0] <= now - SECONDS_OF_RATE:
             self._samples.popleft()
 
@@ -78,7 +78,7 @@ class Meter:
 
 
 class Pace:
-    """When the next picture may be painted."""
+    """The limiter of repaints."""
 
     def __init__(self) -> None:
         self._next: float | None = None
@@ -91,7 +91,7 @@ class Pace:
 
 
 def render(net: NetTable, columns: list[str], status: Status, size: tuple[int, int]) -> RenderableType:
-    """The picture: the rows that fit, how many more there are, the status line."""
+    """The screen: the rows that fit, the number of others, the status line."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
@@ -104,7 +104,7 @@ def render(net: NetTable, columns: list[str], status: Status, size: tuple[int, i
     names = [field.name for field in fields] or columns
     cells = [[Text(NULL, style="dim") if t is None else Text(clean(t)) for t in net.texts(row)] for row in shown]
     headers = [Text(clean(name), style="bold") for name in names]
-    # Left to itself, rich takes the room for a wide column away from the narrow ones.
+    # By default, rich shrinks narrow columns to make room for a wide one.
     widths = [max(cell.cell_len for cell in column) for column in zip(headers, *cells, strict=True)]
     for number, (header, width) in enumerate(zip(headers, fit(widths, size[0]), strict=True)):
         right = bool(fields) and is_number(fields[number].type)
@@ -119,7 +119,7 @@ def render(net: NetTable, columns: list[str], status: Status, size: tuple[int, i
 
 
 class Screen:
-    """The net table and the picture of it. Batches come from one thread, ticks from another."""
+    """The net table and its painting. Batches come from one thread, ticks from another."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Screen:
         self._failed: Exception | None = None
 
     def apply(self, batch: Batch) -> None:
-        """Take in the changes of a run; they are painted now, or by a tick when it is time."""
+        """Add the changes of a run; they are painted now, or by a later tick."""
         with self._lock:
             if self._failed is not None:
                 raise self._failed
@@ -152,12 +152,12 @@ class Screen:
             self._repaint()
 
     def tick(self) -> None:
-        """Paint what has not been painted yet, if it is time: after a burst of runs there may be no other batch."""
+        """Paint pending changes if it is time: after a burst of runs there may be no other batch."""
         with self._lock:
             try:
                 if self._failed is None:
                     self._repaint()
-            except Exception as error:  # the terminal is gone; whoever follows the answer is told
+            except Exception as error:  # the terminal is gone; the reader of the answer gets the error
                 self._failed = error
 
     def status(self) -> Status:
@@ -176,7 +176,7 @@ class Screen:
 
 @contextmanager
 def ticking(tick: Callable[[], None]) -> Iterator[None]:
-    """Call `tick` now and then from a thread of its own."""
+    """Call `tick` periodically from a separate thread."""
     done = threading.Event()
 
     def loop() -> None:
@@ -220,7 +220,7 @@ class LiveTable:
         from rich.live import Live
 
         terminal = RichConsole(file=self._console.out)
-        # Transient: the picture goes when the final table is printed in its place.
+        # Transient: the final table replaces the screen.
         with Live(console=terminal, auto_refresh=False, transient=True, redirect_stdout=False) as live:
             screen = Screen(
                 net,

@@ -1,6 +1,6 @@
-"""The command `anabranch`: words and options to function calls, errors to exit codes.
+"""The command `anabranch`: arguments and options to function calls, errors to exit codes.
 
-Help, the version and syntax errors must answer at once: nothing heavy is imported at the top of this file.
+Help, the version and syntax errors must appear at once: this file imports nothing heavy at the top.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from anabranch.cli.options import (
 from anabranch.cli.stopping import ended_by_signals
 from anabranch.errors import AnabranchError, nearest
 
-#: Where `run`, `compact` and `doctor` look when no home is given; a one-off query uses a temporary home.
+#: The default home of `run`, `compact` and `doctor`; a one-off query uses a temporary home.
 DEFAULT_HOME = ".anabranch"
 OUTPUTS = ("batch-table", "batch-csv", "csv", "json", "stream-json", "live-table", "live-csv", "arrow", "parquet")
-#: Those that are written to a file, which can stand behind them.
+#: Outputs to a file, whose path can follow them.
 WRITTEN = ("arrow", "parquet")
-#: How `describe` tells what it has to tell.
+#: The formats of `describe`.
 PICTURES = ("text", "json", "dot", "svg", "mermaid")
 QUERY = "query"
 
 
 class Front(click.Group):
-    """The commands, and SQL where none is named. Options may stand before a command as well as after it."""
+    """The commands, and SQL where none is named. Options may come before or after a command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, self.arrange(list(args)))
 
     def arrange(self, args: list[str]) -> list[str]:
-        """Put the command's name first; SQL without one gets the name of the hidden command for it."""
+        """Move the command name to the front; SQL without one gets the name of the hidden command for it."""
         args = self._with_to(args)
         at = self._first_word(args)
         before = args if at is None else args[:at]
@@ -67,7 +67,7 @@ class Front(click.Group):
         return [QUERY, *args]
 
     def _with_to(self, args: list[str]) -> list[str]:
-        """`-o parquet FILE` as `-o parquet --to FILE`. What has a blank in it is SQL, which never is one word."""
+        """Rewrite `-o parquet FILE` to `-o parquet --to FILE`. An argument with a blank is SQL, not a file."""
         for at, (option, output, word) in enumerate(zip(args, args[1:], args[2:], strict=False)):
             file = word == "-" or not (word.startswith("-") or any(map(str.isspace, word)) or word in self.commands)
             if option in ("-o", "--output") and output in WRITTEN and file:
@@ -75,7 +75,7 @@ class Front(click.Group):
         return args
 
     def _first_word(self, args: list[str]) -> int | None:
-        """The place of the first argument that is neither an option nor the value of one."""
+        """The index of the first argument that is neither an option nor the value of one."""
         with_value = {
             name
             for command in self.commands.values()
@@ -193,7 +193,7 @@ def query(
     from anabranch.sql.parameters import bind_parameters
 
     text = bind_parameters(text, (), parameters)
-    # What comes through a pipe is carried out as if it were typed: a program may well insert the same row twice.
+    # Input from a pipe runs as if typed: a program may insert the same row twice.
     target = work.Target(output, to, overwrite, dry_run, script=file not in (None, "-"))
     return work.execute(console, text, target, work.Settings(home, master, conf, run_rows, read_only, backend))
 
@@ -378,9 +378,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(console: Console, arguments: Sequence[str] | None) -> int:
     try:
-        if "_ANABRANCH_COMPLETE" in os.environ:  # a shell asks for completions
+        if "_ANABRANCH_COMPLETE" in os.environ:  # a shell requests completions
             cli.main(prog_name="anabranch")
-        # Not cli.main for the rest: it has a way of its own with closed pipes.
+        # Not cli.main otherwise: it handles closed pipes differently.
         words = sys.argv[1:] if arguments is None else list(arguments)
         with cli.make_context("anabranch", words, obj=console) as context:
             code = cli.invoke(context)
@@ -390,7 +390,7 @@ def _main(console: Console, arguments: Sequence[str] | None) -> int:
         console.flush()
         return ended.exit_code
     except BrokenPipeError:
-        # The reader of a pipe has seen enough: that is no error.
+        # The reader has closed the pipe, which is no error.
         console.give_up_output()
         return 0
     except click.exceptions.NoArgsIsHelpError as help_asked:

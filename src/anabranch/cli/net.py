@@ -1,7 +1,7 @@
-"""The net table: what is left of a sequence of changes.
+"""The net table: the sum of a sequence of changes.
 
-Each distinct row is kept with the sum of its `_diff`, and given in the order that was asked for. Pure bookkeeping:
-knows nothing of terminals.
+Each distinct row is kept with the sum of its `_diff`, and returned in the order of the query. Knows nothing of
+terminals.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class NetTable:
-    """Rows with counts; a row whose count comes to zero is gone."""
+    """Rows with counts; a row whose count becomes zero is removed."""
 
     def __init__(self, order: Order = UNORDERED) -> None:
         #: Without one, rows are sorted by their columns from left to right, NULL first.
@@ -34,7 +34,7 @@ class NetTable:
         return self._schema
 
     def __len__(self) -> int:
-        """Rows, counting a row as often as it is there."""
+        """The number of rows, with multiplicity."""
         return self._shown
 
     def apply(self, changes: pa.Table) -> None:
@@ -66,18 +66,18 @@ class NetTable:
             self._counts[row] = after
         else:
             self._counts.pop(row, None)
-        # A count below zero waits for its other half and shows nothing.
+        # A row with a negative count waits for its insertion and is not shown.
         self._shown += max(after, 0) - max(before, 0)
 
     def rows(self) -> list[Row]:
-        """All rows in order, as often as they are there."""
+        """All rows in order, repeated by their counts."""
         counted = sorted(self._present(), key=self.order.key)
         return [row for row in counted for _ in range(self._counts[row])]
 
     def part(self, limit: int) -> list[Row]:
-        """As many rows as fit, without sorting them all.
+        """At most `limit` rows, without sorting all.
 
-        The first ones, if an order is asked for. Otherwise the last: with windows in front, these are the newest.
+        The first rows if the query has an order. Otherwise the last: with windows in front, these are the newest.
         """
         if self.order.columns:
             found = heapq.nsmallest(limit, self._present(), key=self.order.key)
@@ -92,7 +92,7 @@ class NetTable:
         return (row for row, count in self._counts.items() if count > 0)
 
     def texts(self, row: Row) -> list[str | None]:
-        """The cells of a row as text; NULL stays None."""
+        """The cells of a row as text; NULL is None."""
         return [
             None if value is None else formatter(value) for value, formatter in zip(row, self._formatters, strict=True)
         ]

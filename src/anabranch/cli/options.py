@@ -1,4 +1,4 @@
-"""Options that several commands have, and what commands exit with."""
+"""Options of several commands, and exit codes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parameters(context: click.Context, option: click.Parameter, pairs: tuple[str
 
 
 def _value(text: str) -> Any:
-    """The value that a text on the command line stands for: NULL, true, false, a number, 'a text', or the text."""
+    """The value of a text on the command line: NULL, true, false, a number, 'a text', or the text."""
     words = {"NULL": None, "true": True, "false": False}
     if text in words:
         return words[text]

@@ -1,7 +1,7 @@
-"""The order that a query asks for, as columns of its answer.
+"""The order of a query, as columns of its answer.
 
-Changes come in no order: whoever adds them up has to sort them. An expression of ORDER BY that is no column of the
-answer cannot be known from the answer alone; `order_of` gives what stands before it, and says what it left out.
+Changes have no order, so outputs that add them up have to sort. An expression of ORDER BY that is no column of the
+answer cannot be computed from it; `order_of` returns the columns before it, and the first such expression.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SortColumn:
-    """One column to sort by."""
+    """A column to sort by."""
 
     index: int
     descending: bool = False
@@ -33,13 +33,13 @@ class SortColumn:
 
 @dataclass(frozen=True)
 class Order:
-    """Columns to sort by, and the text of the first expression that is none of them."""
+    """Columns to sort by, and the text of the first expression that is no column."""
 
     columns: tuple[SortColumn, ...] = ()
-    left_out: str | None = None
+    unsortable: str | None = None
 
     def key(self, row: Row) -> tuple[Any, ...]:
-        """Rows sorted by this stand in the order; equal ones by all of their columns, so that they stand still."""
+        """The sort key of a row; ties are broken by all columns, so that rows do not jump."""
         own = tuple(_placed(row[each.index], each) for each in self.columns)
         return (*own, tuple(map(_rank, row)))
 
@@ -61,7 +61,7 @@ def _placed(value: Any, column: SortColumn) -> tuple[int, Any]:
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
-    """What Spark compares: NULL comes first, also inside of a value, and NaN is greater than any number."""
+    """A key that compares as in Spark: NULL comes first, also inside a value, and NaN is greater than any number."""
     if value is None:
         return (0,)
     if value != value:
@@ -70,7 +70,7 @@ def _rank(value: Any) -> tuple[Any, ...]:
 
 
 class _Backwards:
-    """Compares the other way round."""
+    """Reverses the comparison."""
 
     __slots__ = ("rank",)
 
@@ -85,7 +85,7 @@ class _Backwards:
 
 
 def order_of(text: str, query: Query, columns: Sequence[str]) -> Order:
-    """The order of a query of this text, whose answer has these columns."""
+    """The order of a query whose answer has these columns."""
     from anabranch.sql.syntax import Query, Select
 
     while query.order is None and isinstance(query.body, Query):
@@ -124,7 +124,7 @@ def _keys(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def _direction(tokens: list[Token]) -> tuple[list[Token], bool, bool]:
-    """An expression, whether it goes down, and whether NULL comes last: as in Spark, it is the least value."""
+    """An expression, whether it is descending, and whether NULL comes last: as in Spark, it is the least value."""
     nulls: str | None = None
     if len(tokens) > 2 and tokens[-2].upper == "NULLS":
         nulls, tokens = tokens[-1].upper, tokens[:-2]
@@ -135,7 +135,7 @@ def _direction(tokens: list[Token]) -> tuple[list[Token], bool, bool]:
 
 
 class _Expressions:
-    """Finds the columns of an answer that an expression of ORDER BY stands for."""
+    """Finds the columns of an answer that expressions of ORDER BY refer to."""
 
     def __init__(self, columns: Sequence[str], select: Select | None) -> None:
         self.names = [name.lower() for name in columns]
@@ -145,7 +145,7 @@ class _Expressions:
         if select is not None:
             self.relations = {each.exposed.lower() for each in select.relations if each.exposed is not None}
             self.items = [_words(item.tokens) for item in select.items]
-            # The columns of a star are not in the list: then items and columns do not pair up.
+            # The columns of a star are not in the list: items and columns do not correspond.
             self.starred = len(self.items) != len(columns) or any(item[-1:] == ("*",) for item in self.items)
 
     def find(self, tokens: Sequence[Token]) -> list[int]:

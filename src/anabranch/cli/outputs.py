@@ -1,7 +1,7 @@
 """The outputs: one class each, all made from a result and a console.
 
 `batch-*`, `csv` and `json` print an answer once; `stream-json` and `live-*` print changes as runs commit. An output
-takes either kind of result: rows count as insertions, changes are added up where a whole answer is asked for.
+takes either kind of result: rows count as insertions, and outputs of a whole answer add up changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Output(Protocol):
 def make_output(
     name: str, console: Console, clock: Callable[[], float] = time.monotonic, order: Order = UNORDERED
 ) -> Output:
-    """The output of that name; `order` is that of the query, for outputs that have to sort for themselves."""
+    """The output with this name; `order` is that of the query, for outputs that have to sort."""
     if name == "batch-table":
         return BatchTable(console, order)
     if name in ("batch-csv", "csv"):
@@ -52,9 +52,9 @@ def make_output(
 
 
 def _deltas(result: Result, order: Order) -> Iterator[ArrowTable]:
-    """The changes of a result, run by run, whatever its kind; `_diff` is the last column.
+    """The changes of a result of either kind, run by run; `_diff` is the last column.
 
-    Those of a query that is ordered by its event time come in that order, as progress passes.
+    Changes of a query that is ordered by event time are emitted in that order, as progress passes.
     """
     if result.kind == "changes" or result.endless:
         held = InOrder.of(order, result.columns, result.times) if order.columns else None
@@ -73,7 +73,7 @@ def _deltas(result: Result, order: Order) -> Iterator[ArrowTable]:
 
 
 class Lines:
-    """The texts of an answer with one column as they are, for people to copy."""
+    """The texts of an answer with one column, unchanged, for users to copy."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -84,7 +84,7 @@ class Lines:
 
 
 class BatchCsv:
-    """A header and rows, and nothing else: for programs."""
+    """A header and rows only, for programs."""
 
     def __init__(self, console: Console, order: Order = UNORDERED) -> None:
         self._console = console
@@ -105,7 +105,7 @@ class BatchCsv:
 
 
 class BatchJson:
-    """One JSON object a row, a line each, and nothing else: for programs."""
+    """One JSON object a row, a line each, for programs."""
 
     def __init__(self, console: Console, order: Order = UNORDERED) -> None:
         self._console = console
@@ -125,7 +125,7 @@ class BatchJson:
 
 
 class LiveCsv:
-    """A header, then changes as they come, with `_diff` as the last column."""
+    """A header, then changes as they arrive, with `_diff` as the last column."""
 
     def __init__(self, console: Console, order: Order = UNORDERED) -> None:
         self._console = console
@@ -154,14 +154,14 @@ class StreamJson:
 
 
 def _write_csv(console: Console, rows: pa.Table) -> None:
-    # Batch by batch, so that a long result does not stand in memory as text.
+    # Batch by batch, so that a long result is never in memory as text.
     for batch in rows.to_batches(max_chunksize=10_000):
         for cells in zip(*[column_texts(column) for column in batch.columns], strict=True):
             console.line(csv_line(cells))
 
 
 def csv_line(cells: Iterable[str | None]) -> str:
-    """A line of RFC 4180; NULL is empty, an empty text is quoted to be told from it."""
+    """A line of RFC 4180; NULL is empty, and an empty text is quoted to distinguish it."""
     return ",".join("" if cell is None else _csv_cell(cell) for cell in cells)
 
 

@@ -1,7 +1,7 @@
 """Changes in the order of their event time: held back until progress has passed them.
 
-For a query whose ORDER BY begins with its event time, ascending. Only what progress has not passed is kept; a change
-to a row that is out already follows at once.
+For a query whose ORDER BY begins with its event time, ascending. Only changes ahead of progress are kept; a change
+to an emitted row follows at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class InOrder:
-    """What is held back of the changes of one query."""
+    """The changes of one query that are held back."""
 
     def __init__(self, order: Order, shift: int) -> None:
         self._order = order
@@ -32,14 +32,14 @@ class InOrder:
 
     @classmethod
     def of(cls, order: Order, columns: Sequence[str], times: Mapping[str, int]) -> InOrder | None:
-        """None where the order does not begin with an event time. `times` are the columns that are one."""
-        if not order.columns or order.columns[0].descending or order.left_out is not None:
+        """None if the order does not begin with an event time. `times` are the event time columns."""
+        if not order.columns or order.columns[0].descending or order.unsortable is not None:
             return None
         name = columns[order.columns[0].index]
         return cls(order, times[name]) if name in times else None
 
     def take(self, batch: Batch) -> Iterator[pa.Table]:
-        """The changes that can come out after a run."""
+        """The changes to emit after a run."""
         changes = batch.changes
         self._schema = changes.schema
         moments = changes.column(self._index).cast("int64").to_pylist() if changes.num_rows else []
@@ -60,7 +60,7 @@ class InOrder:
             yield from self._release(self._passed)
 
     def rest(self) -> Iterator[pa.Table]:
-        """What is still held back when there is nothing more to come."""
+        """The remaining changes at the end."""
         yield from self._release(None)
 
     def _release(self, passed: int | None) -> Iterator[pa.Table]:

@@ -1,6 +1,6 @@
 """The shell: statements typed one after the other in an open home, and short commands that start with a backslash.
 
-Knows nothing of terminals: lines come from whoever reads them (`line_editor` does, from people).
+Knows nothing of terminals: lines come from a reader such as `line_editor`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ End a statement with ;  and press Enter. Ctrl-C leaves a statement or stops a li
 \\q          end"""
 
 
-#: What ends the shell.
+#: The commands that end the shell.
 ENDS = ("\\q", "quit", "exit")
 
 
 class Lines(Protocol):
-    """Where statements come from."""
+    """The source of statements."""
 
     def read(self) -> str:
-        """The next statement or command. EOFError at the end, KeyboardInterrupt to leave what was typed."""
+        """The next statement or command. EOFError at the end, KeyboardInterrupt to discard the input."""
         ...
 
 
 class Shell:
-    """Reads, carries out, prints; an error is told, and the next statement asked for."""
+    """Reads, executes and prints; continues with the next statement after an error."""
 
     def __init__(
         self, console: Console, session: Session, lines: Lines, clock: Callable[[], float] = time.monotonic
@@ -53,7 +53,7 @@ class Shell:
         self._timing = False
 
     def run(self) -> None:
-        """Go on until the end of input or \\q."""
+        """Run until the end of input or \\q."""
         while True:
             try:
                 text = self._lines.read().strip()
@@ -112,7 +112,7 @@ class Shell:
 
 
 def is_complete(text: str) -> bool:
-    """Whether a text is a command, or ends with the semicolon of a statement.
+    """Whether a text is a command, or a statement with its semicolon.
 
     >>> is_complete("SELECT 1"), is_complete("SELECT 1;"), is_complete("SELECT ';"), is_complete("\\\\timing")
     (False, True, False, True)
@@ -124,5 +124,5 @@ def is_complete(text: str) -> bool:
     try:
         tokens = [token for token in tokenize(text) if token.text]
     except AnabranchError as error:
-        return "is not closed" not in error.message  # a quote or a comment goes on in the next line
+        return "is not closed" not in error.message  # a quote or a comment continues on the next line
     return not tokens or tokens[-1].text == ";"

@@ -1,6 +1,6 @@
-"""Ctrl-C: the first one asks for a stop between runs, the second one aborts. Other signals end the process in order.
+"""Ctrl-C: the first one requests a stop between runs, the second one aborts. Other signals end the process cleanly.
 
-Knows signals and an event, not what is being stopped.
+Knows signals and an event, not the work to stop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anabranch.cli.console import Console
 class Interrupts:
     """While entered, Ctrl-C sets `stop`; without `graceful`, or the second time, it raises as usual.
 
-    `cancel` is then called too, from another thread: this one may be waiting for what is to be cancelled.
+    It then calls `cancel` too, from another thread: this one may be waiting for the work.
     """
 
     def __init__(self, console: Console, stop: threading.Event, cancel: Callable[[], None], *, graceful: bool) -> None:
@@ -27,7 +27,7 @@ class Interrupts:
         self._cancel = cancel
         self._previous: Any = None
         self.graceful = graceful
-        self.asked = False
+        self.requested = False
         self._raised = False
 
     def __enter__(self) -> Interrupts:
@@ -45,35 +45,35 @@ class Interrupts:
         if _in_main_thread() and self._previous is not None:
             signal.signal(signal.SIGINT, self._previous)
         if self._raised and isinstance(error, Exception):
-            # What was cancelled failed in some way of its own; the reason is the interrupt.
+            # The cancelled work raised another error; the cause is the interrupt.
             raise KeyboardInterrupt from error
 
     def install(self) -> None:
-        """Take Ctrl-C. A starting SparkContext puts its own handler in place: call this again after it."""
+        """Install the handler of Ctrl-C. A starting SparkContext replaces it: call this again after that."""
         if _in_main_thread():
             signal.signal(signal.SIGINT, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked or not self.graceful:
+        if self.requested or not self.graceful:
             self._raised = True
             threading.Thread(target=self._cancel, daemon=True).start()
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
         self._stop.set()
-        # The signal may have come in the middle of a write to the same stream, which refuses a second one.
+        # The signal may arrive during a write to the same stream, which refuses a nested one.
         with contextlib.suppress(RuntimeError):
             self._console.message("stopping after this run")
 
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Inside, SIGTERM and SIGHUP raise SystemExit: on the way out homes are closed, and temporary ones removed."""
+    """Inside, SIGTERM and SIGHUP raise SystemExit, so that homes are closed and temporary ones removed."""
     if not _in_main_thread():
         yield
         return
 
     def end(number: int, frame: FrameType | None) -> None:
-        for each in before:  # a second one while this one is dealt with changes nothing
+        for each in before:  # ignore a second one during the exit
             signal.signal(each, signal.SIG_IGN)
         raise SystemExit(128 + number)
 

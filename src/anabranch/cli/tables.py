@@ -1,4 +1,4 @@
-"""Text tables: aligned columns for terminals and files. Knows cells, not where they come from."""
+"""Text tables: aligned columns for terminals and files. Knows only cells."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from anabranch.cli.values import NULL
 
-#: A column is never cut below this, however narrow the terminal.
+#: The minimum width of a column, even on a narrow terminal.
 NARROWEST = 6
-#: Categories of characters that join the one before them: accents, joiners, marks of direction.
+#: Categories of characters that combine with the previous one: accents, joiners, marks of direction.
 _NO_WIDTH = ("Mn", "Me", "Cf")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def clean(text: str) -> str:
-    """A cell on one line, with nothing in it that a terminal would obey."""
+    """A cell on one line, without control characters."""
     if text.isprintable():
         return text
     return "".join(
@@ -25,7 +25,7 @@ def clean(text: str) -> str:
 
 
 def width(text: str) -> int:
-    """Columns a text takes on a terminal."""
+    """The width of a text on a terminal."""
     if text.isascii():
         return len(text)
     return sum(
@@ -34,7 +34,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, limit: int) -> str:
-    """A text in at most `limit` columns, with a mark where something is missing."""
+    """A text in at most `limit` columns, with a mark where it is cut."""
     if width(text) <= limit:
         return text
     kept, used = [], 0
@@ -47,7 +47,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def pad(text: str, to: int, right: bool) -> str:
-    """A text filled with blanks to a width, aligned to the right or to the left."""
+    """A text padded to a width, aligned to the right or to the left."""
     blanks = " " * (to - width(text))
     return blanks + text if right else text + blanks
 
@@ -83,7 +83,7 @@ def lines(
     right: Sequence[bool],
     limit: int | None = None,
 ) -> Iterator[str]:
-    """The lines of a table: header, rule, rows. `limit` is the width to fit in; None cuts nothing."""
+    """The lines of a table: header, rule, rows. `limit` is the maximum width; None: unlimited."""
     cells = [[NULL if text is None else clean(text) for text in column] for column in columns]
     names = [clean(name) for name in header]
     widths = [max([width(name), *map(width, column)]) for name, column in zip(names, cells, strict=True)]

@@ -1,9 +1,8 @@
-"""Values as text: one place for every output.
+"""Values as text, for all outputs.
 
-A column is first turned into plain hashable Python values (`plain_values`), then a formatter made once for
-its type writes each of them: `text_formatter` as Spark shows them, `json_formatter` as JSON. Times are kept
-as integers on the way, so that years outside of Python's calendar do no harm. This module knows Arrow types,
-nothing of outputs.
+A column is first turned into plain hashable Python values (`plain_values`), then a formatter for its
+type writes each of them: `text_formatter` as Spark shows them, `json_formatter` as JSON. Times are kept as integers
+in between, so that years outside of Python's calendar work. This module knows Arrow types, nothing of outputs.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def _storage(kind: pa.DataType) -> pa.DataType:
 
 
 def _freezer(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """Makes a value hashable and equal to its equals; None where it is so already."""
+    """The function that makes a value hashable and equal to its equals; None if it is already."""
     import pyarrow as pa
 
     types = pa.types
@@ -100,7 +99,7 @@ def _frozen(value: Any, freeze: Callable[[Any], Any] | None) -> Any:
 
 
 def text_formatter(kind: pa.DataType) -> Formatter:
-    """Writes a plain value of this type as Spark shows it; NULL is the caller's, except inside of a value."""
+    """The function that writes a plain value as Spark shows it; the caller handles NULL, except inside values."""
     import pyarrow as pa
 
     types = pa.types
@@ -141,7 +140,7 @@ def _or_null(value: Any, formatter: Formatter, null: str = NULL) -> str:
 
 
 def json_formatter(kind: pa.DataType) -> Formatter:
-    """Writes a plain value of this type as JSON; NULL is left to the caller, except inside of a value."""
+    """The function that writes a plain value as JSON; the caller handles NULL, except inside values."""
     import pyarrow as pa
 
     types = pa.types
@@ -165,7 +164,7 @@ def json_formatter(kind: pa.DataType) -> Formatter:
         return lambda value: f'"{timestamp_text(value, "T")}{zone}"'
     if types.is_floating(kind):
         number = double_text if types.is_float64(kind) else float_text
-        # JSON has no word for these; Spark's to_json writes them as text as well.
+        # JSON has no literals for these; Spark's to_json also writes them as text.
         return lambda value: number(value) if math.isfinite(value) else f'"{number(value)}"'
     if _is_binary(kind):
         return lambda value: f'"{base64.b64encode(value).decode("ascii")}"'
@@ -195,7 +194,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def column_texts(column: pa.ChunkedArray) -> Iterable[str | None]:
-    """A whole column as Spark shows it; NULL stays None."""
+    """A whole column as Spark shows it; NULL is None."""
     formatter = text_formatter(column.type)
     for value in plain_values(column):
         yield None if value is None else formatter(value)
@@ -212,7 +211,7 @@ def timestamp_text(micros: int, separator: str = " ") -> str:
 
 
 def time_text(micros: int) -> str:
-    """Microseconds since midnight; zeros at the end of a fraction are left out, as Spark does."""
+    """Microseconds since midnight; trailing zeros of a fraction are dropped, as in Spark."""
     seconds, fraction = divmod(micros, 1_000_000)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return f"{text}.{fraction:06}".rstrip("0") if fraction else text

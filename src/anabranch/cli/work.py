@@ -1,6 +1,6 @@
-"""What the commands do with an open home: run SQL once, keep views going, check, compact.
+"""The work of the commands on an open home: run SQL once, keep views going, check, compact.
 
-Heavy imports happen here, inside functions, and only after the text has been parsed.
+Heavy imports happen here, inside functions, after the text has been parsed.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class Settings:
 
 @dataclass(frozen=True)
 class Target:
-    """How results are shown, and where they go if they are not printed."""
+    """The output of results, and their file if they are not printed."""
 
     output: str | None = None
     to: str | None = None
     overwrite: bool = False
-    dry_run: bool = False  # ALTER VIEW says what it would do
-    script: bool = False  # the statements may have been carried out before
+    dry_run: bool = False  # ALTER VIEW only reports what it would do
+    script: bool = False  # the statements may have been run before
 
 
 def open_session(settings: Settings, console: Console, *, reads: bool = False) -> Session:
-    """The engine, from here on. What only `reads` can do so while another process writes."""
+    """Open the engine; with `reads`, read-only while another process writes."""
     import anabranch
 
     def connect(read_only: bool) -> Session:
@@ -83,21 +83,21 @@ def open_session(settings: Settings, console: Console, *, reads: bool = False) -
 
 
 def starting(console: Console, reason: str | None) -> AbstractContextManager[None]:
-    """While Spark starts; on a terminal with the reason why a query is not answered without it."""
+    """Shows that Spark starts; on a terminal with the reason why a query needs it."""
     if reason is not None and console.err_is_terminal:
         console.message(f"left to Spark: {clean(reason)}")
     return console.waiting(STARTING)
 
 
 def parse_all(text: str) -> list[Statement]:
-    """Parse the whole text: an error anywhere in it is told before anything is started."""
+    """Parse the whole text, so that an error anywhere in it is reported before Spark starts."""
     from anabranch.sql.parser import parse
 
     return parse(text)
 
 
 def only_reads(statements: list[Statement]) -> bool:
-    """Whether nothing here changes a home, or has to be kept in one while it is followed."""
+    """Whether no statement changes a home, or needs one to follow its result."""
     from anabranch.sql.syntax import Describe, Explain, SelectStatement, SetOption, Show, ShowCreate
 
     return all(
@@ -109,7 +109,7 @@ def only_reads(statements: list[Statement]) -> bool:
 
 
 def execute(console: Console, text: str, target: Target, settings: Settings) -> int:
-    """Run statements in order and print what they answer, or write it."""
+    """Run statements in order and print or write their answers."""
     statements = parse_all(text)
     if not statements:
         raise UsageError("there is no statement in the text", hint='give one, such as: anabranch "SELECT 1"')
@@ -133,11 +133,11 @@ def show_results(
     interrupts: Interrupts,
     export: Export | None = None,
 ) -> bool:
-    """Carry out statements and print what they answer; True if Ctrl-C ended one that goes on for ever."""
+    """Run statements and print their answers; True if Ctrl-C ended a continuous one."""
     statements = parse_all(text)
     results = session.execute(text, live=target.output in LIVE, dry_run=target.dry_run, script=target.script)
     for number, result in enumerate(results):
-        # Spark has been started by now, and has taken the signal for itself.
+        # Spark has started by now, and has replaced the signal handler.
         interrupts.install()
         if result.message:
             console.message(result.message)
@@ -149,7 +149,7 @@ def show_results(
                 printer, interrupts.graceful = choose_output(console, target.output, result, statement)
                 printer.show(result)
             console.flush()
-        if interrupts.asked:
+        if interrupts.requested:
             return True
         interrupts.graceful = False
     return False
@@ -158,7 +158,7 @@ def show_results(
 def choose_output(
     console: Console, name: str | None, result: Result, statement: Statement | None = None
 ) -> tuple[Output, bool]:
-    """The output to use, and whether it follows changes until it is told to stop."""
+    """The output to use, and whether it follows changes until it is stopped."""
     from anabranch.sql.syntax import ShowCreate, Subscribe
 
     if name is None and isinstance(statement, ShowCreate):
@@ -172,20 +172,20 @@ def choose_output(
 
 
 def order_for(console: Console, name: str, result: Result, statement: Statement | None) -> Order:
-    """The order of a query, for outputs that add up changes or hold them back: those come in none."""
+    """The order of a query, for outputs that add up changes or hold them back."""
     from anabranch.sql.syntax import SelectStatement
 
     live = result.kind == "changes" or (result.endless and name == "live-table")
     if not live or not isinstance(statement, SelectStatement):
         return UNORDERED
     order = order_of(statement.text, statement.query, result.columns)
-    if order.left_out is not None and name not in ("stream-json", "live-csv"):
-        console.warning(f"{name} cannot sort by {clean(order.left_out)}: it is no column of the answer")
+    if order.unsortable is not None and name not in ("stream-json", "live-csv"):
+        console.warning(f"{name} cannot sort by {clean(order.unsortable)}: it is no column of the answer")
     return order
 
 
 def run(console: Console, text: str, until_idle: bool, settings: Settings, run_time: float | None = None) -> int:
-    """Keep the views of a script going until Ctrl-C, or until its sources have nothing more."""
+    """Keep the views of a script going until Ctrl-C, or until its sources are exhausted."""
     if not parse_all(text):
         raise UsageError("there is no statement in the script")
     reporter = Reporter(console)
@@ -196,7 +196,7 @@ def run(console: Console, text: str, until_idle: bool, settings: Settings, run_t
 
         @contextmanager
         def at_once() -> Iterator[None]:
-            """Until Spark is there, there is no run to be ended in order: Ctrl-C ends all at once."""
+            """Before Spark has started there is no run to finish: Ctrl-C ends the process at once."""
             interrupts.graceful = False
             with starting(console, session.needs_spark):
                 yield
@@ -216,13 +216,13 @@ def run(console: Console, text: str, until_idle: bool, settings: Settings, run_t
 
 
 class Reporter:
-    """Tells of runs on stderr: one line that changes on a terminal, elsewhere a line a second and stream."""
+    """Reports runs on stderr: one changing line on a terminal, elsewhere a line a second and stream."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._clock = clock
         self._reported_at: dict[str, float] = {}
-        self._untold: dict[str, RunReport] = {}
+        self._unreported: dict[str, RunReport] = {}
         self._runs = 0
         self._rows = 0
         self._late = 0
@@ -236,18 +236,18 @@ class Reporter:
         terminal = self._console.err_is_terminal
         pause = SECONDS_BETWEEN_STATUSES if terminal else SECONDS_BETWEEN_REPORTS
         now = self._clock()
-        self._untold[run.stream] = run
+        self._unreported[run.stream] = run
         if run.stream in self._reported_at and now - self._reported_at[run.stream] < pause:
             return
         self._reported_at[run.stream] = now
-        del self._untold[run.stream]
+        del self._unreported[run.stream]
         (self._console.status if terminal else self._console.message)(run_line(run))
 
     def finish(self) -> None:
-        """What is still untold, and the sums."""
-        for run in self._untold.values():
+        """Print the remaining reports, and the totals."""
+        for run in self._unreported.values():
             self._console.message(run_line(run))
-        self._untold.clear()
+        self._unreported.clear()
         self._console.end_status()
         runs = "1 run" if self._runs == 1 else f"{self._runs:,} runs"
         bad = f", {self._bad:,} bad (see sys.bad_rows)" if self._bad else ""
@@ -266,7 +266,7 @@ def run_line(run: RunReport) -> str:
 
 
 def check(console: Console, text: str) -> int:
-    """Parse and bind a script without Spark; tell everything that is wrong with it."""
+    """Parse and bind a script without Spark; print all of its errors."""
     from anabranch.sql import problems
     from anabranch.sql.lexer import split_statements, tokenize
 
@@ -283,12 +283,12 @@ def check(console: Console, text: str) -> int:
     return 0
 
 
-#: What EXPLAIN is told so that it answers in a form.
+#: The options of EXPLAIN for each format.
 _EXPLAIN = {"text": "FORMAT TEXT", "json": "FORMAT JSON"}
 
 
 def describe(console: Console, text: str, form: str, target: Target, settings: Settings) -> int:
-    """Print or write what a query or a view does. Statements before it are carried out first."""
+    """Print or write the plan of a query or a view. Runs the statements before it first."""
     from anabranch.sql.lexer import split_statements, tokenize
 
     statements = split_statements(tokenize(text))

@@ -1,5 +1,5 @@
-"""Queries over typed empty relations, for Spark to say what the columns of expressions are: their types, and the names
-of those that the user has not named."""
+"""Queries over typed empty relations: Spark analyses them and returns the types of expressions, and the names of those
+without an alias."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from anabranch.types import Field
 
 
 def analysis_names(relations: Sequence[Exposed]) -> dict[Column, str]:
-    """How columns are written in an analysis: under their own names, so that Spark names what is made of them as it
-    would name it in the user's query."""
+    """The text of columns in an analysis: their own names, so that Spark names an expression over them as in the user's
+    query."""
     names: dict[Column, str] = {}
     for index, relation in enumerate(relations):
         taken: set[str] = set()
@@ -26,7 +26,7 @@ def analysis_names(relations: Sequence[Exposed]) -> dict[Column, str]:
 
 
 class Analysis(Writer):
-    """A query over typed empty relations, for Spark to say what its columns are."""
+    """A query over typed empty relations, whose columns Spark resolves."""
 
     def __init__(self, names: Mapping[Column, str], relations: Sequence[Exposed]) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Analysis(Writer):
             self.put(f"`@r{index}` AS `r{index}`")
 
     def column(self, column: Column) -> str:
-        return self.names.get(column) or f"CAST(NULL AS {column.type})"  # of a query around this one
+        return self.names.get(column) or f"CAST(NULL AS {column.type})"  # of an enclosing query
 
     def subquery(self, subquery: Subquery) -> None:
         columns = ", ".join(f"CAST(NULL AS {column.type})" for column in subquery.rel.columns)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Item:
-    """An entry of the SELECT list, with the name that it is given, or has by itself."""
+    """An entry of the SELECT list, with its alias or its own name."""
 
     expr: Expr
     alias: str | None
@@ -47,16 +47,16 @@ class _Item:
 
     @property
     def generator(self) -> str | None:
-        """The function that makes several rows of one, if the item is a call of one."""
+        """The generator function (one row to several), if the item calls one."""
         name, bracket = (*self.expr.parts, "", "")[:2]
         return name.lower() if isinstance(name, str) and name.lower() in GENERATORS and bracket == "(" else None
 
 
 @dataclass
 class _Types:
-    """What Spark says of the expressions of a block, in the order in which they were asked for."""
+    """The fields that Spark resolved for the expressions of a block, in the order of the analysis."""
 
-    items: list[Field] = field(default_factory=list)  # but for those of a generator
+    items: list[Field] = field(default_factory=list)  # except those of a generator
     keys: list[Field] = field(default_factory=list)
     calls: list[Field] = field(default_factory=list)
     over: list[Field] = field(default_factory=list)
@@ -79,11 +79,11 @@ class Block:
         self.items = self._items()
         given = {each.alias.lower(): each.expr for each in self.items if each.alias is not None}
         aliases = {**self.reader.aliases, **given}
-        # GROUP BY takes a column before a name that the SELECT list gives, HAVING and what comes behind it after it.
+        # GROUP BY prefers a column to an alias of the SELECT list; HAVING and later clauses prefer the alias.
         self.grouping = replace(self.reader, aliases=aliases)
         self.behind = replace(self.reader, aliases=aliases, first=True)
         where = [self.reader.expr(select.where.tokens)] if select.where is not None else []
-        self.where = conjunction([*builder.meetings(select.meets, self.scope), *where])
+        self.where = conjunction([*builder.implied(select.implied_conditions, self.scope), *where])
         self.having = self.behind.expr(select.having.tokens) if select.having is not None else None
         self.qualify = self.behind.expr(select.qualify.tokens) if select.qualify is not None else None
         self.sort = tuple(
@@ -104,7 +104,7 @@ class Block:
 
     def _items(self) -> list[_Item]:
         items: list[_Item] = []
-        given = dict(self.reader.aliases)  # an item may use the names given before it
+        given = dict(self.reader.aliases)  # an item may use the aliases before it
         for each in self.select.items:
             if each.star:
                 items += [_Item(of_column(column), None, column.name) for column in self._star(each)]
@@ -121,15 +121,15 @@ class Block:
         columns = self.scope.starred(qualifier)
         if columns is None:
             raise self.scope.unknown(self.builder.text, (qualifier or "*", "*"), item.span)
-        left_out = item.left_out
-        return (column for column in columns if column.name.lower() not in left_out)
+        excluded = item.excluded
+        return (column for column in columns if column.name.lower() not in excluded)
 
     def _by_position(self, expr: Expr) -> Expr:
         at = ordinal(expr, len(self.items))
         return expr if at is None else self.items[at].expr
 
     def _put_window(self, window: Grouping) -> None:
-        """Read the window that is grouped by as what it is."""
+        """Resolve the window of GROUP BY to columns of FROM."""
         rest = [each for each in (self.having, self.qualify) if each is not None]
         exprs = [*(each.expr for each in self.items), *(key.expr for key in self.sort), *rest]
         self.where, self.keys = window.place(self.where, self.keys, exprs, bool(self.sets))
@@ -140,7 +140,7 @@ class Block:
         self.qualify = None if self.qualify is None else window(self.qualify)
 
     def select_block(self) -> SelectBlock:
-        """The block as it is written, with no types but those of columns."""
+        """The block as written; only columns have types."""
         generators = any(each.generator for each in self.items)
         return SelectBlock(
             self.source.items,
@@ -190,13 +190,13 @@ class Block:
         return [(self.builder.new(each.name, each.type), replace(call, type=each.type)) for call, each in pairs]
 
     def _key(self, key: Expr, found: Field) -> Computed:
-        """A column for a key. A key that is a column stays that column, unless grouping sets make NULLs of it."""
+        """The output column of a key: the column itself if the key is one, unless grouping sets replace it by NULL."""
         own = key.column
         stays = own is not None and own in self.input.columns and not self.sets
         return (own if own is not None and stays else self.builder.new(found.name, found.type)), key.typed(found.type)
 
     def _generate(self, rel: Rel, call: Expr, item: _Item, fields: Sequence[Field]) -> Rel:
-        """A generator of the SELECT list as a node below it: SELECT explode(xs) AS x."""
+        """Move a generator of the SELECT list into a node below it: SELECT explode(xs) AS x."""
         named = [item.alias] if item.alias is not None and len(fields) == 1 else [each.name for each in fields]
         columns = tuple(self.builder.new(name, each.type) for name, each in zip(named, fields, strict=True))
         name = item.generator or ""
@@ -227,7 +227,7 @@ class Block:
         return Project(rel, tuple((column, of_column(column)) for column in shown)) if hidden else rel
 
     def _head(self) -> Span | None:
-        """Where hints of the SELECT stand."""
+        """The span of the hints of the SELECT."""
         select = self.select
         hinted = select.items and not self.builder.inside
         return Span(select.span.start, select.items[0].span.start) if hinted else None
@@ -235,7 +235,7 @@ class Block:
     def _sorted(
         self, rewrite: Rewrite, items: Sequence[Computed], types: _Types
     ) -> tuple[tuple[SortKey, ...], list[Computed]]:
-        """The keys of ORDER BY over what is shown, and the columns that they need besides."""
+        """The keys of ORDER BY over the output columns, and the additional columns that they need."""
         known = {expr.normal: column for column, expr in items}
         keys: list[SortKey] = []
         hidden: list[Computed] = []
@@ -254,7 +254,7 @@ class Block:
     # ---- types
 
     def _analyze(self) -> _Types:
-        """Ask Spark for all types of the block at once."""
+        """Resolve all types of the block in one analysis by Spark."""
         relations = [*self.scope.relations]
         inner = {column for each in relations for column in (*each.columns, *each.hidden)}
         rest = tuple(column for column in self.input.columns if column not in inner)
@@ -303,7 +303,7 @@ def _text(exprs: Sequence[Expr], names: Mapping[Column, str]) -> str:
 
 
 def _own_name(expr: Expr) -> str | None:
-    """The name under which a column, or a field of one, comes out."""
+    """The output name of a column or of a field of one."""
     if expr.column is not None:
         return expr.column.name
     last = expr.parts[-1]

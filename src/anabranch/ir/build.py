@@ -1,4 +1,4 @@
-"""Syntax to relations. The types of a SELECT block come from one analysis of Spark's, over typed empty relations."""
+"""Build relations from syntax. One analysis by Spark, over typed empty relations, gives the types of a SELECT block."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from anabranch.sql.lexer import Span
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import (
     NEWEST,
+    ImpliedCondition,
     LateralView,
-    Meeting,
     Name,
     Opaque,
     Query,
@@ -58,8 +58,8 @@ from anabranch.types import Field, SparkType
 
 @dataclass(frozen=True)
 class Found:
-    """What the name of a relation stands for. `times` are its event times; `numbered` its columns with the numbers of
-    rows and the times of their arrival, where it has them."""
+    """The relation that a name resolves to. `times` are its event times; `numbered` its columns with row numbers and
+    arrival times, if it has them."""
 
     source: Source
     fields: tuple[Field, ...]
@@ -68,23 +68,23 @@ class Found:
 
 
 class Context(Protocol):
-    """What building a plan needs to know of the home and of Spark."""
+    """What the builder needs from the home and from Spark."""
 
     def find(self, relation: Relation) -> Found:
-        """What a name, a path or a function over files stands for; an error if nothing does."""
+        """Resolve a name, a path or a function over files; raises if it is unknown."""
 
     def analyze(self, text: Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
-        """The columns of a query over placeholders with these columns."""
+        """The output columns of a query over placeholders with these schemas."""
 
 
 def build(text: str, query: Query, context: Context) -> Rel:
-    """A query as a plan."""
+    """The plan of a query."""
     return Builder(text, context).query(query, None, {})
 
 
 @dataclass(frozen=True)
 class From:
-    """A FROM clause: all of it joined, what can be named of it, and its relations one by one."""
+    """A FROM clause: the joined relation, the scope of its names, and its relations one by one."""
 
     rel: Rel
     scope: Scope
@@ -92,7 +92,7 @@ class From:
     merged: Mapping[Column, Expr] = field(default_factory=dict)
 
 
-#: What rows of a stream have besides their columns, where it is asked for: their number, and when they came.
+#: Hidden columns of the rows of a stream, added where a query uses them: row number and arrival time.
 NUMBERS = ("_row_num", "_arrival_ts")
 _ASOF = "name it: ASOF JOIN ... MATCH_CONDITION (a.ts >= b.ts)"
 BOUNDS = ("window_start", "window_end", "window_time")
@@ -100,7 +100,7 @@ Ctes = Mapping[str, Rel]
 
 
 class Builder:
-    """Builds the queries of one statement; columns of all of them have ids of their own."""
+    """Builds the queries of one statement; column ids are unique across them."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Builder:
     ) -> None:
         self.text = text
         self.context = context
-        self.inside = around is not None  # of a plan whose text is another one
+        self.inside = around is not None  # of a plan with another text
         self.ctes: list[Rel] = []  # all that were built
         self._ids: count[int] = around._ids if around is not None else count(1)
         self._with_id = False
@@ -119,7 +119,7 @@ class Builder:
     # ---- queries
 
     def query(self, query: Query, outer: Scope | None, ctes: Ctes) -> Rel:
-        self._with_id = self._with_id or query.asks_for_window_ids  # the outermost query comes first
+        self._with_id = self._with_id or query.uses_window_ids  # the outermost query comes first
         known = dict(ctes)
         for (name, inner), given in zip(query.ctes, query.cte_columns, strict=True):
             known[name.lower()] = self.cte(name, inner, given, known, outer)
@@ -131,7 +131,7 @@ class Builder:
         return rel if query.emission is None else Emit(rel, query.emission)
 
     def cte(self, name: str, query: Query, columns: Sequence[str], ctes: Ctes, outer: Scope | None = None) -> Rel:
-        """A common table expression; those before it can be read."""
+        """A common table expression; it can read the ones before it."""
         made = replace(self._renamed(self.query(query, outer, ctes), columns, query.span), label=name)
         self.ctes.append(made)
         return made
@@ -183,7 +183,7 @@ class Builder:
         return Values(rows, tuple(self.new(f"col{index + 1}", field.type) for index, field in enumerate(fields)))
 
     def _sorted(self, rel: Rel, order: Order, outer: Scope | None, ctes: Ctes) -> Rel:
-        """ORDER BY and LIMIT behind a set operation: only its own columns can be named."""
+        """ORDER BY and LIMIT after a set operation: they can name only its own columns."""
         if not order.keys and not order.limit and not order.offset:
             return rel
         scope = Scope((Exposed(None, rel.columns),), rel.columns, outer=outer)
@@ -202,7 +202,7 @@ class Builder:
         return Block(self, select, order, outer, ctes).rel()
 
     def block(self, query: Query, select: Select, ctes: Ctes) -> SelectBlock:
-        """A SELECT of a query, with the ORDER BY and LIMIT behind it, without asking Spark for types."""
+        """A SELECT of a query with its ORDER BY and LIMIT, without types from Spark."""
         order = Order(query if query.body is select else None)
         return Block(self, select, order, None, ctes).select_block()
 
@@ -215,7 +215,7 @@ class Builder:
     # ---- FROM
 
     def source(self, select: Select, outer: Scope | None, ctes: Ctes) -> From:
-        """The relations of FROM, joined, and what can be named of them."""
+        """The relations of FROM, joined, and the scope of their names."""
         if not select.relations:
             return From(OneRow(), Scope(outer=outer))
         rel: Rel | None = None
@@ -235,9 +235,9 @@ class Builder:
                 if versions is not None:
                     assert isinstance(rel, Join)
                     rel = versions.on(rel)
-                if relation.meets:
+                if relation.implied_conditions:
                     assert isinstance(rel, Join)
-                    on = conjunction([*self.meetings(relation.meets, scope), *([rel.on] if rel.on else [])])
+                    on = conjunction([*self.implied(relation.implied_conditions, scope), *([rel.on] if rel.on else [])])
                     rel = replace(rel, on=on)
                 join = rel
                 if isinstance(rel, Project):  # FULL JOIN ... USING
@@ -288,7 +288,7 @@ class Builder:
         return self._scan(self.context.find(relation), relation)
 
     def _net(self, changes: Rel) -> Rel:
-        """The rows of a relation, each as often as its last column says, without that column."""
+        """The rows of a relation, each repeated by the count in its last column; that column is dropped."""
         *kept, times = changes.columns
         call = Expr(("explode", "(", "sequence", "(", "1", ",", times, ")", ")"))
         copy = self.new("__copy", self.fields_of([call], changes)[0].type)
@@ -438,30 +438,30 @@ class Builder:
         rel = Generate(rel, call, view.outer, made)
         return rel, Scope((*scope.relations, exposed), (*scope.star, *made), scope.merged, scope.outer)
 
-    def meetings(self, meets: Sequence[Meeting], scope: Scope) -> list[Expr]:
-        """Conditions that notations stand for."""
+    def implied(self, conditions: Sequence[ImpliedCondition], scope: Scope) -> list[Expr]:
+        """The join conditions that a notation implies."""
         return [
-            composed(each.text, {f"n{index}": self._meeting(name, scope) for index, name in enumerate(each.names)})
-            for each in meets
+            composed(each.text, {f"n{index}": self._column_of(name, scope) for index, name in enumerate(each.names)})
+            for each in conditions
         ]
 
-    def _meeting(self, name: Name, scope: Scope) -> Expr:
+    def _column_of(self, name: Name, scope: Scope) -> Expr:
         found = scope.find(self.text, name.parts, name.span)
         if found is None:
             raise scope.unknown(self.text, name.parts, name.span)
         return Expr((found[0],), found[0].type, () if self.inside else (name.span,))
 
-    # ---- small things
+    # ---- helpers
 
     def new(self, name: str, type: SparkType) -> Column:
         return Column(next(self._ids), name, type)
 
     def _copy(self, rel: Rel) -> Rel:
-        """The same relation under columns of its own: it may be read more than once."""
+        """The same relation with new column ids, since it may be read more than once."""
         return Project(rel, tuple((self.new(c.name, c.type), of_column(c)) for c in rel.columns))
 
     def _renamed(self, rel: Rel, names: Sequence[str], span: Span) -> Rel:
-        """A relation with the names that an alias gives to its columns: t(a, b)."""
+        """A relation with the column names of its alias: t(a, b)."""
         if not names:
             return rel
         if len(names) != len(rel.columns):
@@ -470,14 +470,14 @@ class Builder:
         return Project(rel, tuple((self.new(name, c.type), of_column(c)) for name, c in pairs))
 
     def types(self, exprs: Sequence[Expr], rel: Rel) -> list[SparkType]:
-        """The types of expressions over a relation; Spark is asked for those of what are no columns."""
+        """The types of expressions over a relation; Spark resolves those of expressions that are not plain columns."""
         columns = [expr.column for expr in exprs]
         if all(column is not None and column.type for column in columns):
             return [column.type for column in columns if column is not None]
         return [field.type for field in self.fields_of(exprs, rel)]
 
     def fields_of(self, exprs: Sequence[Expr], rel: Rel) -> list[Field]:
-        """What Spark makes of expressions over a relation; a generator can give several columns."""
+        """The fields that Spark resolves for expressions over a relation; a generator can have several."""
         relation = Exposed(None, rel.columns)
         writer = Analysis(analysis_names([relation]), [relation])
         writer.put("SELECT ")
@@ -493,7 +493,7 @@ class Builder:
 
 
 def event_times(rel: Rel) -> tuple[Column, ...]:
-    """The columns of a relation that are event times of what it reads, row by row."""
+    """The columns of a relation that hold, row by row, an event time of its input."""
     if isinstance(rel, Scan):
         return tuple(column for column in rel.columns if column.name in rel.times)
     if isinstance(rel, Windowed):
@@ -511,7 +511,7 @@ def event_times(rel: Rel) -> tuple[Column, ...]:
 
 
 def _using(relation: Relation) -> Iterator[tuple[str, Span]]:
-    """The columns of USING (a, b), and where they are written."""
+    """The columns of USING (a, b) with their spans."""
     word, *tokens = relation.condition_tokens or (None,)
     if word is not None and word.upper == "USING":
         yield from ((token.name, token.span) for token in tokens if token.is_name)

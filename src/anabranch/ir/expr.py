@@ -1,8 +1,7 @@
-"""Scalar expressions: the user's own text, cut at its references to columns, its aggregate and window calls, and its
-subqueries.
+"""Scalar expressions: the user's own text, cut at column references, aggregate and window calls, and subqueries.
 
-An expression is opaque but for those. So Spark sees every function, literal and operator as the user wrote it, and a
-plan can still ask what an expression reads, and put something else in the place of a column.
+The rest of an expression is opaque. So Spark sees every function, literal and operator as the user wrote it, and a
+plan can still find the columns that an expression reads, and substitute them.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True)
 class SortKey:
-    """One entry of ORDER BY. `order` is what stands behind the expression: ASC, DESC, NULLS FIRST."""
+    """One entry of ORDER BY. `order` is the text after the expression: ASC, DESC, NULLS FIRST."""
 
     expr: Expr
     order: str = ""
@@ -40,7 +39,7 @@ class SortKey:
 
 @dataclass(frozen=True)
 class Over:
-    """The window of a window function; `frame` is its text, from ROWS or RANGE on."""
+    """The window of a window function; `frame` is the text from ROWS or RANGE on."""
 
     partition: tuple[Expr, ...] = ()
     order: tuple[SortKey, ...] = ()
@@ -64,7 +63,7 @@ class Call:
 
     @property
     def normal(self) -> Call:
-        """Equal for calls that differ in the case of words only."""
+        """Equal for calls that differ only in the case of words."""
         return replace(self.map(lambda inner: Expr(inner.normal)), type="")
 
     def exprs(self) -> Iterator[Expr]:
@@ -78,7 +77,7 @@ class Call:
             yield from (key.expr for key in self.over.order)
 
     def map(self, change: Callable[[Expr], Expr]) -> Call:
-        """The call with each expression inside it changed."""
+        """The call with `change` applied to each expression inside it."""
 
         def keys(order: tuple[SortKey, ...]) -> tuple[SortKey, ...]:
             return tuple(replace(key, expr=change(key.expr)) for key in order)
@@ -97,7 +96,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Subquery:
-    """A query inside an expression. What it reads of the relations around it are free columns of `rel`."""
+    """A query inside an expression. Its outer references are free columns of `rel`."""
 
     kind: Literal["exists", "in", "scalar"]
     rel: Rel
@@ -110,15 +109,15 @@ Part: TypeAlias = str | Column | Call | Subquery
 
 @dataclass(frozen=True)
 class Expr:
-    """The parts of an expression, in order. The type is empty until the block that it stands in has been analysed."""
+    """The parts of an expression, in order. The type is empty until Spark has analysed the block of the expression."""
 
     parts: tuple[Part, ...]
     type: SparkType = field(default="", compare=False)
-    spans: tuple[Span | None, ...] = field(default=(), compare=False)  # where each part stands in the user's text
+    spans: tuple[Span | None, ...] = field(default=(), compare=False)  # the span of each part in the user's text
 
     @property
     def column(self) -> Column | None:
-        """The column that this expression is, if it is nothing else."""
+        """The column, if the expression is a plain column."""
         return self.parts[0] if len(self.parts) == 1 and isinstance(self.parts[0], Column) else None
 
     def typed(self, type: SparkType) -> Expr:
@@ -131,11 +130,11 @@ class Expr:
 
     @property
     def normal(self) -> tuple[Part, ...]:
-        """Equal for expressions that differ in the case of words and in the names of qualifiers only."""
+        """Equal for expressions that differ only in the case of words and in qualifiers."""
         return tuple(_normal(part) for part in self.parts)
 
     def columns(self) -> frozenset[Column]:
-        """The columns that it reads, inside calls too, and those that its subqueries read of the rows around them."""
+        """The columns that it reads, in calls too, and the outer references of its subqueries."""
         found: set[Column] = set()
         for part in self.parts:
             if isinstance(part, Column):
@@ -160,7 +159,7 @@ class Expr:
                     yield from inner.subqueries()
 
     def map(self, change: Callable[[Part], Part | Expr]) -> Expr:
-        """The expression with each part changed; an expression of several parts is put in brackets."""
+        """The expression with `change` applied to each part; a replacement of several parts is put in brackets."""
         parts: list[Part] = []
         spans: list[Span | None] = []
         for part, span in zip(self.parts, self.spans or (None,) * len(self.parts), strict=True):
@@ -176,7 +175,7 @@ class Expr:
         return Expr(tuple(parts), self.type, tuple(spans))
 
     def substitute(self, by: Mapping[Column, Column | Expr]) -> Expr:
-        """The expression with other columns, or expressions, in the place of some of its columns."""
+        """The expression with some of its columns replaced by other columns or expressions."""
 
         def change(part: Part) -> Part | Expr:
             if isinstance(part, Column):

@@ -1,6 +1,6 @@
-"""Relations folded into SELECT blocks, as few as there can be: the shape in which queries are planned and written.
+"""Relations folded into as few SELECT blocks as possible: the form in which queries are planned and written.
 
-A fold is shallow. What a node cannot be folded into stays a relation of FROM; whoever needs that as blocks folds it.
+A fold is shallow: an input that does not fit into the block stays a relation of FROM. A caller can fold that in turn.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def fold(rel: Rel) -> SelectBlock | SetBlock:
 
 
 class _Stage(IntEnum):
-    """How far a block is: what comes next in the text of a SELECT."""
+    """The last clause that a block has, in the order of a SELECT."""
 
     FROM = 0
     WHERE = 1
@@ -55,7 +55,7 @@ class _Stage(IntEnum):
 
 @dataclass
 class _Folding:
-    """A SELECT in the making."""
+    """A SELECT under construction."""
 
     columns: tuple[Column, ...]
     sources: list[FromItem] = field(default_factory=list)
@@ -65,8 +65,8 @@ class _Folding:
     sets: tuple[tuple[int, ...], ...] = ()
     having: list[Expr] = field(default_factory=list)
     qualify: list[Expr] = field(default_factory=list)
-    made: dict[Column, Expr] = field(default_factory=dict)  # columns that are none of FROM
-    merged: dict[Column, Expr] = field(default_factory=dict)  # those that a join has made of others
+    made: dict[Column, Expr] = field(default_factory=dict)  # columns that do not come from FROM
+    merged: dict[Column, Expr] = field(default_factory=dict)  # those computed by a join
     distinct: bool = False
     order: tuple[SortKey, ...] = ()
     limit: Expr | None = None
@@ -176,7 +176,7 @@ def _top(rel: TopN) -> _Folding | SetBlock:
     below = _fold(rel.input)
     taken = rel.limit is not None or rel.offset is not None
     if taken and isinstance(rel.input, Project) and isinstance(rel.input.input, Project | Distinct):
-        below = _shown(rel.input, _reading(rel.input.input))  # what rows are taken of is a query of its own
+        below = _shown(rel.input, _reading(rel.input.input))  # the input of the top N is a query of its own
     if not below.bare if isinstance(below, SetBlock) else below.stage >= _Stage.ORDER:
         below = _reading(rel.input)
     if isinstance(below, SetBlock):
@@ -186,13 +186,13 @@ def _top(rel: TopN) -> _Folding | SetBlock:
 
 
 def _open(rel: Rel, most: _Stage) -> _Folding:
-    """The block of a node, if it is not further than that; else one that reads it."""
+    """The block of a node, if its stage is at most this one; else a block that reads it."""
     block = _fold(rel)
     return block if isinstance(block, _Folding) and block.stage <= most else _reading(rel)
 
 
 def _reading(rel: Rel) -> _Folding:
-    """A block that reads a relation as it is."""
+    """A block that reads a relation unchanged."""
     return _Folding(rel.columns, [_item(rel)])
 
 
@@ -209,7 +209,7 @@ def _item(rel: Rel) -> FromItem:
 
 
 def _stays_apart(rel: Rel) -> bool:
-    """Whether a rule has named a relation, so that it becomes a node of its own."""
+    """Whether a rule has named a relation, which makes it a node of its own."""
     return rel.label is not None and rel.label.startswith("__")
 
 

@@ -1,4 +1,4 @@
-"""Windows that GROUP BY calls, as windows of what the SELECT reads.
+"""Window functions in GROUP BY, rewritten to window functions in FROM.
 
     SELECT k, window.start, count(*) FROM s GROUP BY k, window(ts, '10 minutes', '5 minutes')
 
@@ -8,9 +8,9 @@ is the plan of
     FROM HOP(TABLE s, DESCRIPTOR(ts), INTERVAL 5 MINUTES, INTERVAL 10 MINUTES) AS s
     GROUP BY k, window_start, window_end
 
-and `session_window` that of SESSION over the rows that WHERE lets through, kept apart by the other columns of GROUP BY.
-This goes for a SELECT over one relation, with the time in a column of it and lengths that are written out. Of any other
-the call is an expression, for Spark to compute.
+and `session_window` that of SESSION over the rows that pass WHERE, partitioned by the other columns of GROUP BY.
+This works for a SELECT over one relation that has the time as a column, with literal lengths. In any other SELECT
+the call is an expression, computed by Spark.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from anabranch.ir.build import Builder, From
 
 _WHOLE = "named_struct('start', window_start, 'end', window_end)"
-_TIME = "(window_end - INTERVAL '1' MICROSECOND)"  # as Spark has it of a window
-#: Parts of a window as others have them.
+_TIME = "(window_end - INTERVAL '1' MICROSECOND)"  # as in Spark
+#: Fields of a window by suffix of Flink's functions: TUMBLE_START.
 _PARTS = {"start": "w.start", "end": "w.end", "rowtime": "(w.end - INTERVAL 1 MILLISECOND)"}
-#: The types along which Spark makes the same windows.
+#: The types of time for which Spark makes the same windows.
 _TIMES = ("timestamp", "date")
 _HINT = "name the column with the time first: TUMBLE(ts, INTERVAL ...)"
 
 
 class Grouping:
-    """The window that a SELECT groups by. It is read as a column; called, this puts it into an expression."""
+    """The window that a SELECT groups by. Expressions read it as a column; calling this substitutes it."""
 
     def __init__(self, builder: Builder, select: Select, window: GroupWindow, reader: Reader, source: From) -> None:
         self.builder, self.window, self.source, self.planned = builder, window, source, select.planned
@@ -54,14 +54,14 @@ class Grouping:
             self.time = reader.expr(window.time)
             if not window.time:
                 self.time = of_column(builder.event_time(source.rel, window.call.span, _HINT))
-            figures = [spec.size, spec.slide, spec.offset][: 3 if spec.offset else 2 if spec.slide != spec.size else 1]
-            lengths = "".join(f", {quote_string(duration_text(each))}" for each in figures)
+            given = [spec.size, spec.slide, spec.offset][: 3 if spec.offset else 2 if spec.slide != spec.size else 1]
+            lengths = "".join(f", {quote_string(duration_text(each))}" for each in given)
             call = composed(f"{window.name}(time{lengths})", {"time": self.time})
         self.by = {self.whole: call}
 
     @property
     def names(self) -> dict[str, Expr]:
-        """What the name of the window, and the calls of it and of its parts, are read as."""
+        """The expressions for the name of the window, and for the calls of it and of its fields."""
         call, made = self.window.call.tokens, {"w": of_column(self.whole)}
         form, function = normal_form(call), call[0].text.lower()
         parts = {f"{function}_{part}{form[len(function) :]}": composed(text, made) for part, text in _PARTS.items()}
@@ -75,7 +75,7 @@ class Grouping:
     def place(
         self, where: Expr | None, keys: Sequence[Expr], exprs: Sequence[Expr], sets: bool
     ) -> tuple[Expr | None, tuple[Expr, ...]]:
-        """What is left of WHERE, and the keys, with the windows put into FROM if that can be."""
+        """The remaining WHERE and the keys, with the windows moved into FROM if possible."""
         start, end, time = (self.builder.new(name, "") for name in ("start", "end", "time"))
         fields = [(time, Expr(("window_time", "(", self.whole, ")")))]
         for column in (start, end):
@@ -99,7 +99,7 @@ class Grouping:
         return (None if session else where), tuple(dict.fromkeys(each for key in both for each in key))
 
     def _windowed(self, where: Expr | None, others: Sequence[Column | None], used: set[Column]) -> Windowed | None:
-        """What is read, in windows; None where Spark is to compute the call."""
+        """The input in windows; None if Spark has to compute the call."""
         spec, along, rel, items = self.window.spec, self.time.column, self.source.rel, self.source.items
         if spec is None or along is None or along not in rel.columns or not (self.planned or along.type in _TIMES):
             return None
@@ -114,6 +114,6 @@ class Grouping:
         spec, span = replace(spec, time_column=along.name), self.window.call.span
         check_window(self.builder.text, spec, {column.name: column.type for column in rel.columns})
         made = self.builder.windowed(rel, spec, along, apart if session else ())
-        if used & (set(rel.columns) - set(made.kept)):  # the bounds of windows have the name of what is asked for
+        if used & (set(rel.columns) - set(made.kept)):  # a bound of the windows hides a column that the query uses
             return None
         return replace(made, label=items[0].rel.label, written=Written(self.builder.text, span, span))

@@ -1,4 +1,4 @@
-"""GROUP BY: its keys, and the sets of them that ROLLUP, CUBE and GROUPING SETS stand for."""
+"""GROUP BY: its keys, and the grouping sets of ROLLUP, CUBE and GROUPING SETS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Set = tuple[Expr, ...]
 
 @dataclass(frozen=True)
 class Groups:
-    """Keys, and the grouping sets as positions of keys; none for all keys at once."""
+    """Keys, and the grouping sets as positions of keys; no sets: all keys at once."""
 
     keys: tuple[Expr, ...]
     sets: tuple[tuple[int, ...], ...]
@@ -26,7 +26,7 @@ class Groups:
 def read(
     group: Sequence[Expression], reader: Reader, ordinal: Callable[[Expr], Expr], shown: Sequence[Expr]
 ) -> Groups | None:
-    """What GROUP BY says; None without one. `ordinal` puts an item of the SELECT list in the place of its number."""
+    """The groups of GROUP BY; None without one. `ordinal` replaces a number by that item of the SELECT list."""
     if not group:
         return None
     if [token.upper for token in group[0].tokens] == ["ALL"]:
@@ -49,7 +49,7 @@ def read(
 
 
 def _sets(tokens: Sequence[Token], reader: Reader, ordinal: Callable[[Expr], Expr]) -> list[_Set]:
-    """The sets that one entry of GROUP BY stands for."""
+    """The grouping sets of one entry of GROUP BY."""
     words = [token.upper for token in tokens[:3]]
     if words[:2] == ["GROUPING", "SETS"]:
         inside = tokens[3 : closing(tokens, 2)]
@@ -74,7 +74,7 @@ def _key(tokens: Sequence[Token], reader: Reader, ordinal: Callable[[Expr], Expr
 
 
 def unbracketed(expr: Expr) -> Expr:
-    """An expression without the brackets with which a name that the SELECT list gives is read."""
+    """An expression without the brackets that the expansion of an alias adds."""
     named = expr.parts[:1] == ("(",) and expr.parts[-1:] == (")",) and len(set(expr.spans)) == 1
     return Expr(expr.parts[1:-1], spans=expr.spans[1:-1]) if named else expr
 

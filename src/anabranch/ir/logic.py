@@ -1,4 +1,4 @@
-"""Conditions: what must hold together, what is compared with what, and what is asked of a subquery."""
+"""Predicates: their conjuncts, comparisons and subquery tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anabranch.sql.lexer import Span
 
 _EQUALS = ("=", "==", "<=>")
 _SIGNS = (*_EQUALS, "<", ">", "<=", ">=", "<>", "!=")
-#: Words that bind less than a comparison does, or make a comparison of an expression.
+#: Words that bind less tightly than a comparison, or make one of an expression.
 _LOOSE = ("NOT", "!", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "AND", "OR", "ESCAPE", "EXISTS")
 _LOGIC = ("AND", "OR", "NOT", "BETWEEN", "CASE", "IN", "IS", "LIKE", "ILIKE", "RLIKE", "REGEXP", "!")
 
@@ -21,7 +21,7 @@ def word(part: Part) -> str:
 
 
 def depths(parts: Sequence[Part]) -> Iterator[int]:
-    """How many brackets and CASEs each part stands in."""
+    """The depth of each part in brackets and CASEs."""
     depth = 0
     for part in parts:
         text = word(part)
@@ -43,12 +43,12 @@ def unwrapped(expr: Expr) -> Expr:
 
 
 def piece(expr: Expr, start: int, end: int) -> Expr:
-    """Some parts of an expression, one behind the other."""
+    """The parts of an expression from `start` to `end`."""
     return Expr(expr.parts[start:end], "", expr.spans[start:end])
 
 
 def conjuncts(expr: Expr) -> list[Expr]:
-    """The conditions that must all hold, those in brackets too; the whole where OR makes them alternatives."""
+    """The operands of AND, in brackets too; the whole expression if OR joins its operands."""
     inner = unwrapped(expr)
     cuts, between = [-1], 0
     for index, (part, depth) in enumerate(zip(inner.parts, depths(inner.parts), strict=True)):
@@ -67,7 +67,7 @@ def conjuncts(expr: Expr) -> list[Expr]:
 
 
 def conjunction(exprs: Iterable[Expr]) -> Expr | None:
-    """All of these conditions; None if there are none."""
+    """The conditions joined by AND; None if there are none."""
     listed = list(exprs)
     parts: list[Part] = []
     spans: list[Span | None] = []
@@ -86,13 +86,13 @@ def conjunction(exprs: Iterable[Expr]) -> Expr | None:
 
 
 def equation(expr: Expr) -> tuple[Expr, str, Expr] | None:
-    """Both sides of an equation that is all there is, and its sign."""
+    """The operands and the operator, if the whole expression is an equation."""
     found = comparison(expr)
     return found if found is not None and found[1] in _EQUALS else None
 
 
 def comparison(expr: Expr) -> tuple[Expr, str, Expr] | None:
-    """Both sides of a comparison that is all there is, and its sign."""
+    """The operands and the operator, if the whole expression is a comparison."""
     signs = []
     for index, (part, depth) in enumerate(zip(expr.parts, depths(expr.parts), strict=True)):
         if word(part) in _LOGIC:
@@ -107,12 +107,12 @@ def comparison(expr: Expr) -> tuple[Expr, str, Expr] | None:
 
 
 def compared(expr: Expr) -> Iterator[tuple[Expr, str, Expr]]:
-    """What a condition that is all there is compares with what: by a sign, BETWEEN or LIKE."""
+    """The pairs of operands, if the whole expression is a comparison by an operator, BETWEEN or LIKE."""
     outside = [(index, word(expr.parts[index])) for index, depth in enumerate(depths(expr.parts)) if depth == 0]
     words = [(index, each) for index, each in outside if each in _LOOSE]
     signs = [(index, each) for index, each in outside if each in _SIGNS]
     end = len(expr.parts)
-    places: list[tuple[int, str, int, int]] = []  # where the left side ends, the sign, and where the right side is
+    places: list[tuple[int, str, int, int]] = []  # left end, operator, start and end of the right
     if not words and len(signs) == 1 and signs[0][1] != "<=>":
         places = [(*signs[0], signs[0][0] + 1, end)]
     elif not signs and [each for _, each in words] == ["BETWEEN", "AND"]:
@@ -126,7 +126,7 @@ def compared(expr: Expr) -> Iterator[tuple[Expr, str, Expr]]:
 
 
 def called(expr: Expr) -> tuple[str, list[Expr]] | None:
-    """The name of the function, in capitals, and the arguments of a call that is all there is."""
+    """The name of the function, in capitals, and the arguments, if the whole expression is a call."""
     parts = expr.parts
     if len(parts) < 3 or not word(parts[0]).isidentifier() or word(parts[1]) != "(":
         return None
@@ -140,7 +140,7 @@ def called(expr: Expr) -> tuple[str, list[Expr]] | None:
 
 
 def listed(expr: Expr, length: int) -> list[Expr] | None:
-    """An expression, or `length` of them in brackets; None if there are not so many."""
+    """An expression, or `length` of them in brackets; None if their number differs."""
     if length == 1:
         return [expr]
     inner = unwrapped(expr)
@@ -153,7 +153,7 @@ def listed(expr: Expr, length: int) -> list[Expr] | None:
 
 @dataclass(frozen=True)
 class Membership:
-    """[NOT] EXISTS (SELECT ...), or `left` [NOT] IN (SELECT ...), where that is all there is."""
+    """[NOT] EXISTS (SELECT ...), or `left` [NOT] IN (SELECT ...), as the whole expression."""
 
     subquery: Subquery
     negated: bool

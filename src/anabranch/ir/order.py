@@ -9,7 +9,7 @@ from anabranch.sql.syntax import Query
 
 
 class Order:
-    """The clauses behind a query, as tokens."""
+    """The clauses after the body of a query, as tokens."""
 
     def __init__(self, query: Query | None) -> None:
         self.keys: list[Token] = []
@@ -30,7 +30,7 @@ class Order:
 
 
 def ordinal(expr: Expr, most: int) -> int | None:
-    """ORDER BY 2: the position that a number stands for, from 0."""
+    """ORDER BY 2: the 0-based position of the item."""
     if len(expr.parts) == 1 and isinstance(expr.parts[0], str) and expr.parts[0].isdecimal():
         at = int(expr.parts[0]) - 1
         return at if 0 <= at < most else None

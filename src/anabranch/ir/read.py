@@ -1,6 +1,6 @@
-"""Tokens to expressions: where the columns, the calls of aggregates and window functions, and the subqueries are.
+"""Read expressions from tokens: find columns, calls of aggregates and window functions, and subqueries.
 
-With `build`, the only reader of tokens behind the parser.
+After the parser, only this module and `build` read tokens.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from anabranch.sql.own_calls import is_own_call, own_arguments, own_calls
 from anabranch.sql.syntax import Query
 from anabranch.sql.terms import ends_value
 
-#: The event time of a relation, in views of homes that were made before joins with versions were nodes.
+#: The event time of a relation, in views of older homes, where joins with versions were not nodes yet.
 EVENT_TIME = "__event_time"
 _Piece = tuple[Part, Span | None]
 
 
 def composed(text: str, by: Mapping[str, Expr]) -> Expr:
-    """A text of our own as an expression, with expressions in the place of the names in it."""
+    """A text of our own as an expression, with expressions substituted for its names."""
     columns = {Column(-index, name, expr.type): expr for index, (name, expr) in enumerate(by.items())}
     reader = Reader(text, Scope((Exposed(None, tuple(columns)),)), _no_query, origins=False)
     return reader.expr(tokenize(text)[:-1]).substitute(columns)
 
 
 def _fields(names: Sequence[str], span: Span) -> Iterator[_Piece]:
-    """Fields of a struct, one in the other."""
+    """Nested fields of a struct."""
     for name in names:
         yield from ((".", span), (quote_name(name), span))
 
@@ -48,17 +48,17 @@ def _no_query(query: Query) -> Rel:
 class Reader:
     """Reads the expressions of one SELECT block.
 
-    With `first`, names that the SELECT list gives go before columns, as in ORDER BY; else behind them.
+    With `first`, aliases of the SELECT list take precedence over columns, as in ORDER BY; else columns do.
     """
 
     text: str
     scope: Scope
     subquery: Callable[[Query], Rel]
-    queries: Mapping[int, Query] = field(default_factory=dict)  # by where they start
+    queries: Mapping[int, Query] = field(default_factory=dict)  # by start offset
     windows: Mapping[str, tuple[Token, ...]] = field(default_factory=dict)  # of the clause WINDOW, by name
     aliases: Aliases = field(default_factory=dict)
     first: bool = False
-    origins: bool = True  # whether expressions know where they stand in the text
+    origins: bool = True  # whether expressions keep their spans in the text
 
     def expr(self, tokens: Sequence[Token]) -> Expr:
         """One expression."""
@@ -91,7 +91,7 @@ class Reader:
         while index < len(tokens):
             token = tokens[index]
             query = self._query_at(tokens, index)
-            if token.upper == "END" and index and ends_value(tokens[index - 1]):  # of CASE, whatever is called end
+            if token.upper == "END" and index and ends_value(tokens[index - 1]):  # of CASE, whatever is named end
                 pieces.append((token.text, token.span))
                 index += 1
             elif query is not None:
@@ -182,7 +182,7 @@ class Reader:
     # ---- calls
 
     def _known_at(self, tokens: Sequence[Token], index: int) -> tuple[Expr, int] | None:
-        """What a call that starts here stands for, as names do, and the index of its last token."""
+        """The known expression for the call that starts here, and the index of its last token."""
         called = [each.text for each in tokens[index + 1 : index + 2]] == ["("]
         if not self.aliases or not called or tokens[index].kind != WORD:
             return None
@@ -191,14 +191,14 @@ class Reader:
         return None if found is None else (found, end)
 
     def _call_at(self, tokens: Sequence[Token], index: int) -> tuple[Call, int] | None:
-        """The call of an aggregate or a window function that starts here, and the index behind it."""
+        """The call of an aggregate or window function that starts here, and the index after it."""
         token = tokens[index]
         if token.kind != WORD or index + 1 == len(tokens) or tokens[index + 1].text != "(":
             return None
         if index and tokens[index - 1].text == ".":
             return None
         if is_own_call(tokens, index):
-            own_arguments(self.text, tokens, index)  # which are as many as there have to be
+            own_arguments(self.text, tokens, index)  # checks their number
         end = closing(tokens, index + 1)
         after = _Behind(tokens, end)
         if after.over is None and token.text.lower() not in AGGREGATES:
@@ -207,7 +207,7 @@ class Reader:
         distinct = bool(inside) and inside[0].upper == "DISTINCT"
         inside = inside[1:] if distinct or (inside and inside[0].upper == "ALL" and len(inside) > 1) else inside
         star = [each.text for each in inside] == ["*"]
-        # What is aggregated are rows: the names that the SELECT list gives to what is made of them come second.
+        # Aggregates read rows, so columns take precedence over aliases of the SELECT list.
         rows = self if after.over is not None else replace(self, first=False)
         made = Call(
             token.text.lower(),
@@ -223,7 +223,7 @@ class Reader:
         return made, after.end + 1
 
     def _over(self, tokens: Sequence[Token]) -> Over:
-        """What stands behind OVER: the name of a window, or one in brackets, which may begin with such a name."""
+        """The window after OVER: a name, or a definition in brackets, which may begin with a name."""
         if len(tokens) == 1:
             return self._over(self._named_window(tokens[0]))
         base = Over()
@@ -245,7 +245,7 @@ class Reader:
 
 
 class _Behind:
-    """What belongs to a call behind its brackets."""
+    """The clauses of a call after its brackets."""
 
     def __init__(self, tokens: Sequence[Token], end: int) -> None:
         self.order: tuple[Token, ...] = ()  # of WITHIN GROUP, with the words ORDER BY
@@ -299,7 +299,7 @@ def _clauses(tokens: Sequence[Token]) -> dict[str, list[Token]]:
     return found
 
 
-#: Words that have a place of their own inside expressions: which of them are columns only quotes can tell.
+#: Words that are syntax inside expressions: only a quoted one can be a column.
 _IN_EXPRESSIONS = words(
     """all and any as between both case collate distinct div else end escape exists false filter for from ignore ilike
     in interval is leading like not null nulls or over placing regexp respect rlike similar some struct then trailing
@@ -310,7 +310,7 @@ _OF_UNITS = frozenset({"timestampadd", "timestampdiff", "dateadd", "datediff", "
 
 
 def _is_unit(tokens: Sequence[Token], index: int) -> bool:
-    """Whether a word is a unit of time here, whatever columns there are: INTERVAL 1 DAY, datediff(DAY, a, b)."""
+    """Whether a word is a unit of time here, even if a column has that name: INTERVAL 1 DAY, datediff(DAY, a, b)."""
     if not index or tokens[index].kind != WORD or not is_unit(tokens[index].text):
         return False
     before = tokens[index - 1]
@@ -325,7 +325,7 @@ def _kind(tokens: Sequence[Token], index: int) -> Literal["exists", "in", "scala
 
 
 def _stands_alone(tokens: Sequence[Token], index: int) -> bool:
-    """Whether a star is an argument by itself, and no multiplication."""
+    """Whether a star is a whole argument, not a multiplication."""
     before = tokens[index - 1].text if index else "("
     after = tokens[index + 1].text if index + 1 < len(tokens) else ")"
     return before in ("(", ",") and after in (")", ",")

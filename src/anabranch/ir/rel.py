@@ -1,6 +1,6 @@
-"""Relations: typed nodes of a plan. A node is a value: it never changes, and plans share the parts they have in common.
+"""Relations: typed nodes of a plan. A node is an immutable value, and plans share common nodes.
 
-Each node knows its columns. What does not fit together is refused when a node is made, never found out later.
+Each node knows its columns. Its constructor refuses what does not fit together.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti"]
 
 
 class MalformedPlan(Exception):
-    """Nodes that do not fit together: a bug of whoever made them, never the user's fault."""
+    """Nodes that do not fit together: a bug in the planner, never the user's fault."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """Where a relation stands in a text: the whole of it, and what a window function around it is of; of windows in
-    GROUP BY, both are where these stand."""
+    """The spans of a relation in a text: all of it, and the input of a window function around it. For windows in GROUP
+    BY, both are the span of the call."""
 
     text: str
     whole: Span
@@ -36,7 +36,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Rel(ABC):
-    """A relation. Behind FROM, `label` is what the query calls it and `written` how the user wrote it."""
+    """A relation. In FROM, `label` is its name in the query and `written` its spans in the user's text."""
 
     label: str | None = field(default=None, compare=False, kw_only=True)
     written: Written | None = field(default=None, compare=False, kw_only=True)
@@ -49,10 +49,10 @@ class Rel(ABC):
     @property
     @abstractmethod
     def columns(self) -> tuple[Column, ...]:
-        """What it gives, in order."""
+        """The output columns, in order."""
 
     def exprs(self) -> Iterator[Expr]:
-        """The expressions of this node, not of those below it."""
+        """The expressions of this node, not of its inputs."""
         return iter(())
 
     def __post_init__(self) -> None:
@@ -66,18 +66,18 @@ class Rel(ABC):
 
     @cached_property
     def free(self) -> frozenset[Column]:
-        """The columns that it reads and that nothing below it gives: those of a query around it."""
+        """Its outer references: the columns that it reads and no input produces."""
         given = {column for each in self.inputs for column in each.columns}
         read = {column for expr in self.exprs() for column in expr.columns()}
         below = {column for each in self.inputs for column in each.free}
         return frozenset((read - given) | self._uncovered(below))
 
     def _uncovered(self, below: set[Column]) -> set[Column]:
-        """What the inputs read of relations around them and this node does not bring together."""
+        """The outer references of the inputs that this node does not resolve."""
         return below
 
     def walk(self) -> Iterator[Rel]:
-        """This node and all below it, those of subqueries in expressions too; parents first."""
+        """This node and all nodes below it, in subqueries of expressions too; parents first."""
         yield self
         for expr in self.exprs():
             for inner in expr.subqueries():
@@ -86,13 +86,13 @@ class Rel(ABC):
             yield from each.walk()
 
     def rebuilt(self, change: Callable[[Rel], Rel]) -> Rel:
-        """The same node over other inputs, in the subqueries of its expressions too; itself where nothing changes."""
+        """The node with `change` applied to its inputs and subqueries; itself if nothing changes."""
         made = {each.name: _rebuilt(getattr(self, each.name), change) for each in fields(self)}
         changes: dict[str, Any] = {name: new for name, new in made.items() if new is not getattr(self, name)}
         return replace(self, **changes) if changes else self
 
     def map_exprs(self, by: Mapping[Column, Column | Expr]) -> Rel:
-        """The same node with columns of its expressions substituted."""
+        """The node with columns of its expressions substituted."""
         changes: dict[str, Any] = {}
         for each in fields(self):
             value = getattr(self, each.name)
@@ -102,7 +102,7 @@ class Rel(ABC):
         return replace(self, **changes) if changes else self
 
     def substitute(self, by: Mapping[Column, Column | Expr]) -> Rel:
-        """The same plan over other free columns."""
+        """The plan with its outer references substituted."""
         if not self.free & by.keys():
             return self
         inner: dict[str, Any] = {
@@ -119,7 +119,7 @@ def is_live(rel: Rel) -> bool:
 
 
 def _rebuilt(value: Any, change: Callable[[Rel], Rel]) -> Any:
-    """A field of a node over other relations; the same object where none of them changes."""
+    """A field of a node with its relations changed; the same object if none changes."""
     if isinstance(value, Rel):
         return change(value)
     if isinstance(value, Subquery):
@@ -160,15 +160,15 @@ def _substituted(value: Any, by: Mapping[Column, Column | Expr]) -> Any:
 
 @dataclass(frozen=True)
 class Source:
-    """What a scan reads: a stream, table or view of the home, files, a table of the system."""
+    """What a scan reads: a stream, table or view of the home, files, or a system table."""
 
     kind: Literal["stream", "table", "view", "file", "outside", "system", "partials"]
     target: str  # its id, path or name
     name: str  # as users know it
     version: int | None = None
     provisional: bool = False
-    key: str = ""  # tells two files with other options apart
-    asked: bool = False  # a table that stays where it is and is looked up by key
+    key: str = ""  # distinguishes reads of one file with different options
+    asked: bool = False  # an external table, looked up by key
 
 
 @dataclass(frozen=True)
@@ -253,15 +253,15 @@ class Project(Rel):
 
 @dataclass(frozen=True)
 class Windowed(Rel):
-    """A row for each window that a row is in. Windows lie along `along`; `apart` keeps those of keys apart; `besides`
-    are the columns that they depend on besides."""
+    """A row for each window that a row is in. Windows are ranges of `along`, partitioned by `apart`; they also depend
+    on the columns `besides`."""
 
     input: Rel
     window: WindowSpec
     along: Column | None
     apart: tuple[Column, ...]
-    bounds: tuple[Column, ...]  # window_start, window_end, window_time and, where it is asked for, window_id
-    kept: tuple[Column, ...]  # of the input: what the bounds do not cover
+    bounds: tuple[Column, ...]  # window_start, window_end, window_time and, if a query uses it, window_id
+    kept: tuple[Column, ...]  # of the input: those that no bound hides
     besides: tuple[Column, ...] = ()
 
     @property
@@ -271,7 +271,7 @@ class Windowed(Rel):
 
 @dataclass(frozen=True)
 class Sampled(Rel):
-    """Some of the rows of a relation, as Spark takes them; `text` says how many."""
+    """A sample of a relation, drawn by Spark; `text` is the size of the sample."""
 
     input: Rel
     text: str
@@ -283,7 +283,7 @@ class Sampled(Rel):
 
 @dataclass(frozen=True)
 class Generate(Rel):
-    """LATERAL VIEW: each row with the rows that a generator makes of it."""
+    """LATERAL VIEW: each row joined with the rows that a generator makes from it."""
 
     input: Rel
     call: Expr
@@ -300,8 +300,8 @@ class Generate(Rel):
 
 @dataclass(frozen=True)
 class Aggregate(Rel):
-    """Groups by `keys`, with `calls` computed of each. `sets` are the grouping sets, as positions of keys; empty: all
-    keys at once."""
+    """Groups by `keys`, with `calls` computed for each group. `sets` are the grouping sets, as positions of keys;
+    empty: all keys at once."""
 
     input: Rel
     keys: tuple[Computed, ...]
@@ -345,7 +345,7 @@ class Distinct(Rel):
 
 @dataclass(frozen=True)
 class TopN(Rel):
-    """Rows in an order, and so many of them; either may be left out."""
+    """ORDER BY, LIMIT or both."""
 
     input: Rel
     order: tuple[SortKey, ...]
@@ -363,7 +363,7 @@ class TopN(Rel):
 
 @dataclass(frozen=True)
 class Emit(Rel):
-    """When the answer comes out."""
+    """When the answer is emitted."""
 
     input: Rel
     emission: Emission
@@ -378,7 +378,7 @@ class Emit(Rel):
 
 @dataclass(frozen=True)
 class Join(Rel):
-    """`lateral`: the right side reads columns of the left one."""
+    """`lateral`: the right input reads columns of the left one."""
 
     left: Rel
     right: Rel

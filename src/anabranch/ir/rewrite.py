@@ -1,4 +1,4 @@
-"""Columns in the place of what has been computed."""
+"""Replace expressions that are already computed by their columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anabranch.ir.rel import Computed
 
 
 class Rewrite:
-    """Puts columns in the place of what has been computed below: calls, and expressions that are grouped by."""
+    """Replaces what an input has computed, calls and grouping keys, by its columns."""
 
     def __init__(self, calls: Mapping[Call, Part] | None = None, keys: Sequence[Computed] = ()) -> None:
         self.calls = dict(calls or {})

@@ -1,4 +1,4 @@
-"""What names mean inside one SELECT block: columns of its relations, names that it gives itself, columns around it."""
+"""Name resolution inside one SELECT block: columns of its relations, its own aliases, columns of enclosing queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anabranch.sql.lexer import Span
 
 @dataclass(frozen=True)
 class Exposed:
-    """A relation of FROM under the name that qualifies its columns. Hidden columns are found by name, never by *."""
+    """A relation of FROM under its qualifier. Hidden columns are found by name, but not in `*`."""
 
     qualifier: str | None
     columns: tuple[Column, ...]
@@ -26,14 +26,14 @@ class Exposed:
 @dataclass(frozen=True)
 class Scope:
     relations: tuple[Exposed, ...] = ()
-    #: What `*` stands for, in order: columns that a join is USING are there once, and first.
+    #: The columns of `*`, in order: those of USING once, and first.
     star: tuple[Column, ...] = ()
-    #: Names without a qualifier that a USING join has made one of two columns.
+    #: Unqualified names that a USING join has merged into one column.
     merged: Mapping[str, Column] = field(default_factory=dict)
     outer: Scope | None = None
 
     def find(self, text: str, parts: Sequence[str], span: Span) -> tuple[Column, int] | None:
-        """The column that a dotted name starts with, and how many of its parts that takes; None if there is none."""
+        """The column that a dotted name starts with, and how many of its parts name it; None if there is none."""
         found = self._qualified(parts) or self._plain(parts)
         if found is not None and len(found[0]) > 1:
             owners = ", ".join(f"{each.qualifier or '?'}.{parts[0]}" for each in self.relations if each.named(parts[0]))
@@ -63,7 +63,7 @@ class Scope:
         return (columns, 1) if columns else None
 
     def starred(self, qualifier: str | None) -> list[Column] | None:
-        """What `*`, or `t.*`, stands for; None if there is no such relation."""
+        """The columns of `*` or `t.*`; None if there is no such relation."""
         if qualifier is None:
             return list(self.star)
         here = [each for each in self.relations if (each.qualifier or "").lower() == qualifier.lower()]
@@ -96,5 +96,5 @@ class Scope:
         return UnknownName(f"there is no column {name}", text=text, start=span.start, end=span.end, hint=hint)
 
 
-#: Names that a SELECT list gives, and what each stands for.
+#: Aliases of a SELECT list, with their expressions.
 Aliases = Mapping[str, Expr]

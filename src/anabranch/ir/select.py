@@ -1,7 +1,7 @@
-"""A SELECT block with typed expressions: its relations, what it asks of their rows, what it groups by and shows.
+"""A SELECT block with typed expressions: its relations, predicates, keys and items.
 
-Every expression is over the columns of FROM, with the calls of aggregates and window functions where they stand. Needs
-no analysis by Spark: what a block is keyed by, or how far apart its times are, follows from columns alone.
+Every expression is over the columns of FROM, with the calls of aggregates and window functions inline. Needs no
+analysis by Spark: the keys of a block, or how far apart its times are, follow from columns alone.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ INNER: tuple[JoinKind, ...] = ("inner", "cross")
 
 @dataclass(frozen=True)
 class FromItem:
-    """A relation of FROM, and how it is joined to those before it."""
+    """A relation of FROM, and its join with the ones before it."""
 
     rel: Rel
     label: str | None
     kind: JoinKind = "cross"
     on: Expr | None = None
     lateral: bool = False
-    static: bool = False  # no stream changes it
+    static: bool = False  # does not change with a stream
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -42,12 +42,12 @@ class FromItem:
 
     @property
     def windowed(self) -> Windowed | None:
-        """Its windows, where its columns are those of the rows in them."""
+        """Its windows, if no projection renames their columns."""
         return self.rel if isinstance(self.rel, Windowed) else None
 
     @cached_property
     def window(self) -> Windowed | None:
-        """Its windows, whatever names its columns have."""
+        """Its windows, under any column names."""
         rel = self.rel
         while isinstance(rel, Project):
             rel = rel.input
@@ -55,7 +55,7 @@ class FromItem:
 
     @cached_property
     def scan(self) -> Scan | None:
-        """The scan that it is, in windows or under other names; None for a query and for values."""
+        """Its scan, below windows and renamed columns; None for a query or values."""
         rel = self.rel
         while isinstance(rel, Project | Windowed):
             if isinstance(rel, Project) and any(expr.column is None for _, expr in rel.items):
@@ -67,7 +67,7 @@ class FromItem:
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)
 
     def row_column(self, column: Column) -> Column | None:
-        """The column of the rows themselves, without windows and other names, that a column is; None for none."""
+        """The column of the scan, below windows and other names, that a column is; None if it is none."""
         rel = self.rel
         while not isinstance(rel, Scan):
             if isinstance(rel, Project):
@@ -84,11 +84,11 @@ class FromItem:
 
 @dataclass(frozen=True)
 class ShownItem:
-    """An entry of the SELECT list. `name` is what it is called, if its text tells."""
+    """An entry of the SELECT list. `name` is its output name, if its text gives one."""
 
     expr: Expr
     name: str | None
-    type: SparkType = ""  # empty until Spark has been asked
+    type: SparkType = ""  # empty until Spark has resolved it
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class SetBlock:
 
     @property
     def bare(self) -> bool:
-        """Whether nothing stands behind it."""
+        """Whether no ORDER BY, LIMIT or EMIT follows."""
         return not self.order and self.limit is None and self.offset is None and self.emission is None
 
 
@@ -125,13 +125,13 @@ class SelectBlock:
     limited: bool = False
     distinct: bool = False
     generates: bool = False  # LATERAL VIEW, or a generator in the SELECT list
-    #: Columns that a join has made of others: those of FULL JOIN ... USING.
+    #: Columns computed by a join: those of FULL JOIN ... USING.
     merged: Mapping[Column, Expr] = field(default_factory=dict)
     limit: Expr | None = None
     offset: Expr | None = None
-    generators: tuple[Generate, ...] = ()  # LATERAL VIEW, behind all relations
+    generators: tuple[Generate, ...] = ()  # LATERAL VIEW, after all relations
     emission: Emission | None = None
-    head: Span | None = None  # between SELECT and its list, where hints stand
+    head: Span | None = None  # the hints between SELECT and its list
 
     @property
     def aggregated(self) -> bool:
@@ -139,17 +139,17 @@ class SelectBlock:
 
     @cached_property
     def owner(self) -> dict[Column, int]:
-        """Which relation of FROM has a column."""
+        """The index in FROM of the relation of each column."""
         return {column: index for index, each in enumerate(self.sources) for column in each.columns}
 
     @property
     def live(self) -> list[int]:
-        """The relations that change."""
+        """The indexes of the relations that change with a stream."""
         return [index for index, each in enumerate(self.sources) if not each.static]
 
     @property
     def asks(self) -> bool:
-        """Whether there is a subquery in one of its expressions."""
+        """Whether one of its expressions has a subquery."""
         return any(True for expr in self.exprs() for _ in expr.subqueries())
 
     def exprs(self) -> Iterator[Expr]:
@@ -160,7 +160,7 @@ class SelectBlock:
         yield from (each.on for each in self.sources if each.on is not None)
 
     def map(self, change: Callable[[Expr], Expr]) -> SelectBlock:
-        """The same SELECT with each expression changed."""
+        """The SELECT with `change` applied to each expression."""
 
         def optional(expr: Expr | None) -> Expr | None:
             return None if expr is None else change(expr)
@@ -181,20 +181,20 @@ class SelectBlock:
         )
 
     def find(self, parts: Sequence[str]) -> Column | None:
-        """The column that a name in the text of this block stands for; None if there is none, or more than one."""
+        """The column that a name in this block resolves to; None if it is unknown or ambiguous."""
         qualifier = parts[0].lower() if len(parts) > 1 else None
         here = [each for each in self.sources if qualifier is None or (each.label or "").lower() == qualifier]
         found = [column for each in here if (column := each.named(parts[-1])) is not None]
         return found[0] if len(found) == 1 and len(parts) <= 2 else None
 
     def sql(self, expr: Expr) -> str:
-        """An expression as it can stand in this block, in Spark's SQL."""
+        """The Spark SQL of an expression in this block."""
         writer = _BlockText(self)
         writer.expr(expr)
         return writer.written.text
 
     def qualified(self, column: Column) -> str:
-        """A column as it can be named in this block."""
+        """The qualified name of a column in this block."""
         merged = self.merged.get(column)
         if merged is not None:
             return self.sql(merged)
@@ -204,7 +204,7 @@ class SelectBlock:
 
 @dataclass(frozen=True)
 class Derived(Rel):
-    """A SELECT in the place of a relation."""
+    """A SELECT as a relation."""
 
     block: SelectBlock
     given: tuple[Column, ...]

@@ -1,4 +1,4 @@
-"""Plans as text for people and for the fixtures of rules: one node a line, what it reads indented below it."""
+"""Plans as text for users and for the fixtures of rules: one node a line, its inputs indented below it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from anabranch.sql.durations import duration_text
 
 
 def show(rel: Rel, *, types: bool = False) -> str:
-    """A plan as a tree. Columns are numbered as they are first seen, so that equal plans look equal."""
+    """The text tree of a plan. Columns are numbered in order of appearance, so that equal plans have equal texts."""
     return "\n".join(_Tree(types).lines(rel, 0))
 
 
@@ -64,8 +64,8 @@ class _Tree:
             )
         if isinstance(rel, Windowed):
             window, along = rel.window, rel.window.attribute if rel.along is None else self._column(rel.along)
-            figures = (window.size, 0 if window.slide == window.size else window.slide, window.offset)
-            shown = [str(each) if window.rows else duration_text(each) for each in figures if each]
+            lengths = (window.size, 0 if window.slide == window.size else window.slide, window.offset)
+            shown = [str(each) if window.rows else duration_text(each) for each in lengths if each]
             shown += [str(each) for each in (window.every, window.block, window.own) if each]
             apart = f" by {self._columns(rel.apart)}" if rel.apart else ""
             apart += f" by the values of {self._columns(rel.besides)}" if rel.besides else ""

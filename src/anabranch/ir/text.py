@@ -1,4 +1,4 @@
-"""Expressions as text that knows where its characters came from, so that an error can point into the user's SQL."""
+"""Expressions as text with the origin of each character, so that an error can point into the user's SQL."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ Names = Callable[[Column], str]
 
 
 class Writer(ABC):
-    """Writes text piece by piece. A subclass says how columns and subqueries are written."""
+    """Writes text piece by piece. A subclass writes columns and subqueries."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._origins: list[tuple[int, int, int, int]] = []
         self._length = 0
         self._last = ""
-        self._joins = False  # whether the last token is a word that joins conditions
+        self._joins = False  # whether the last token is AND, OR or the like
 
     @abstractmethod
     def column(self, column: Column) -> str:
-        """How a column is written."""
+        """The text of a column."""
 
     @abstractmethod
     def subquery(self, subquery: Subquery) -> None:
-        """Write a subquery, without the brackets around it."""
+        """Write a subquery without its brackets."""
 
     @property
     def written(self) -> Spliced:
         return Spliced("".join(self._pieces), tuple(self._origins))
 
     def put(self, text: str, origin: Span | None = None) -> None:
-        """Text as it is."""
+        """Write text unchanged."""
         if not text:
             return
         if origin is not None:
@@ -49,7 +49,7 @@ class Writer(ABC):
         self._last = text[-1]
 
     def token(self, text: str, origin: Span | None = None) -> None:
-        """A token, with a blank before it where a reader expects one."""
+        """Write a token, after a blank where a reader expects one."""
         tight = text[0] in _TIGHT_BEFORE or self._last in _TIGHT_AFTER or not self._last or self._last == " "
         called = text[0] in "([" and (self._last.isalnum() or self._last == "_") and not self._joins
         if not tight and not called:
@@ -103,7 +103,7 @@ class Writer(ABC):
         self._behind(call)
 
     def _own_call(self, call: Call, own: OwnAggregate) -> None:
-        """A call of an aggregate that Spark does not have, as the expression that it stands for."""
+        """Write a call of an aggregate that Spark does not have, as the expression that defines it."""
         first, *others = pieces(own)
         self.token(str(first), call.origin)
         for each in others:
@@ -117,7 +117,7 @@ class Writer(ABC):
                 self.put(each, call.origin)
 
     def _behind(self, call: Call) -> None:
-        """What stands behind the brackets of a call."""
+        """Write the clauses after the brackets of a call."""
         if call.filter is not None:
             self.put(" FILTER (WHERE ")
             self.expr(call.filter)
@@ -135,7 +135,7 @@ class Writer(ABC):
 
 
 class Shown(Writer):
-    """Expressions for people: columns by their names, subqueries by their place."""
+    """Expressions for users: columns by name, subqueries by number."""
 
     def __init__(self, column: Names = str) -> None:
         super().__init__()

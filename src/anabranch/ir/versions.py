@@ -1,4 +1,4 @@
-"""Joins with versions as joins that Spark knows: each version of a key is told when the next one begins.
+"""Joins with versions, rewritten to joins that Spark knows: each version of a key gets the start of the next one.
 
     FROM trades t ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.ts) ON t.item = q.item
 
@@ -8,14 +8,14 @@ is the plan of
       (SELECT q.*, LEAD(q.ts) OVER (PARTITION BY q.item ORDER BY q.ts) AS __until1 FROM quotes q) AS q
       ON t.item = q.item AND t.ts >= q.ts AND (q.__until1 IS NULL OR t.ts < q.__until1)
 
-and so is `JOIN quotes FOR SYSTEM_TIME AS OF t.ts AS q ON ...`, where the event time of `quotes` stands for `q.ts`. Of
-versions of one time all but the last end when they begin, so that one of them is left.
+and so is `JOIN quotes FOR SYSTEM_TIME AS OF t.ts AS q ON ...`, where the event time of `quotes` replaces `q.ts`. Of
+versions with the same time all but the last end at their start, so that one remains.
 
-With TOLERANCE a version that the next one does not follow in that time needs no end, and gets none:
+With TOLERANCE a version needs an end only if the next one begins within that time:
 
     CASE WHEN LEAD(q.ts) OVER (...) <= q.ts + INTERVAL 5 MINUTES THEN LEAD(q.ts) OVER (...) END AS __until1
 
-so that a new version says nothing about those that are further from it.
+so that a new version does not change those further away.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from anabranch.ir.rel import Join, OverRows, Project, Rel
 from anabranch.sql.lexer import normal_form
 from anabranch.sql.syntax import Versions
 
-#: How the name of the column starts that tells when the next version begins.
+#: The prefix of the column with the start of the next version.
 UNTIL = "__until"
-#: The comparison with the next version that goes with one with a version.
+#: The comparison with the next version for each comparison with a version.
 _BEFORE_NEXT = {">=": "<", ">": "<=", "<=": ">", "<": ">="}
 
 
@@ -54,7 +54,7 @@ class VersionsJoin:
         return self.versions.time.sign[0] == "<"
 
     def ended(self, rel: Rel) -> Rel:
-        """The versions, each with the time at which the next one begins."""
+        """The versions, each with the start of the next one."""
         keys = [self.own.expr(each.right) for each in self.versions.keys]
         partition = (*(key for key in keys if key.columns()), *map(of_column, self.using))
         over = Over(partition, (SortKey(self.time, "DESC" if self._backwards else ""),))
@@ -68,7 +68,7 @@ class VersionsJoin:
         return Project(OverRows(rel, ((self.following, lead),)), items)
 
     def _limit(self) -> Expr | None:
-        """The time up to which a version can be in force at all: when the next one begins counts no later."""
+        """The latest time at which a version can be in force; a later start of the next one does not matter."""
         if self.versions.tolerance is not None:
             return self._far("-" if self._backwards else "+")
         left = normal_form(list(self.versions.time.left))
@@ -80,7 +80,7 @@ class VersionsJoin:
         return composed(f"time {sign} far", {"time": self.time, "far": self.own.expr(self.versions.tolerance.tokens)})
 
     def on(self, join: Join) -> Join:
-        """The join on what a row and the version in force at its time meet, besides what it is on already."""
+        """The join with the condition that the version is in force at the time of the row."""
         versions, match = self.versions, self.versions.match
         sign = versions.time.sign
         by = {"moment": self.beside.expr(versions.time.left), "time": self.time, "until": of_column(self.until)}

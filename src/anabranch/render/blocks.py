@@ -1,7 +1,7 @@
-"""Plans as SELECT blocks, with the names that the user gave.
+"""Plans as SELECT blocks, with the names of the user's query.
 
-Nodes are folded into as few blocks as there can be. What a node cannot be folded into becomes a subquery of FROM, or a
-common table expression where it is read more than once.
+Nodes are folded into as few blocks as possible. An input that does not fold becomes a subquery of FROM, or a common
+table expression if it is read more than once.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Emission
 from anabranch.sql.windows import call_text, is_call
 
-#: What becomes of each query before it is written.
+#: A transformation of each block before it is written.
 Shape = Callable[[SelectBlock | SetBlock], SelectBlock | SetBlock]
 
 
 def blocks(rel: Rel, text: str, shares: Callable[[Rel], bool] = lambda _: True) -> Spliced:
-    """A plan as a query; `text` is the one that it was built from. What is read twice and `shares` is a common table
-    expression."""
+    """A plan as a query; `text` is the query that it was built from. A node that is read twice and `shares` becomes a
+    common table expression."""
     writer = _UserWriter(text, shares)
     writer.nested(rel, [column.name for column in rel.columns])
     return writer.written
@@ -40,7 +40,7 @@ def blocks(rel: Rel, text: str, shares: Callable[[Rel], bool] = lambda _: True) 
 
 @dataclass
 class Source:
-    """One relation of FROM, with the names that its columns have in it."""
+    """A relation of FROM, with the names of its columns."""
 
     alias: str
     names: dict[Column, str]
@@ -50,7 +50,7 @@ class Source:
 
 @dataclass
 class Prepared:
-    """A SELECT with names for its relations, or a set operation."""
+    """A SELECT with aliases for its relations, or a set operation."""
 
     query: SelectBlock | SetBlock
     sources: list[Source] = field(default_factory=list)
@@ -58,13 +58,13 @@ class Prepared:
 
 
 class _Preparation:
-    """Folds a plan into blocks, from the outermost in, and gives names to relations."""
+    """Folds a plan into blocks, outermost first, and assigns aliases to relations."""
 
     def __init__(self, root: Rel | None, shares: Callable[[Rel], bool], shape: Shape) -> None:
         self.reads = Counter(reads(root)) if root is not None else Counter()
         self.shares = shares
         self.shape = shape
-        self.shared: dict[int, tuple[str, Prepared, list[str]]] = {}  # what common table expressions stand for
+        self.shared: dict[int, tuple[str, Prepared, list[str]]] = {}  # the common table expressions, by node
         self._pins: list[Rel] = []
 
     def prepare(self, rel: Rel, taken: frozenset[str]) -> Prepared:
@@ -116,7 +116,7 @@ class _Preparation:
 
 
 def _alias(wanted: str, taken: frozenset[str]) -> str:
-    """A name that no other relation has: names of queries around one must not be hidden."""
+    """A unique name, so that it hides no name of an enclosing query."""
     name, number = wanted, 0
     stem = wanted.rstrip("0123456789") if wanted.startswith("__") else f"{wanted}_"
     while name.lower() in taken:
@@ -126,7 +126,7 @@ def _alias(wanted: str, taken: frozenset[str]) -> str:
 
 
 def reads(rel: Rel) -> Iterator[int]:
-    """The nodes that are read, as often as they are."""
+    """The nodes that are read, once for each read."""
     seen: set[int] = set()
     left = [rel]
     while left:
@@ -140,7 +140,7 @@ def reads(rel: Rel) -> Iterator[int]:
 
 
 def distinct_names(columns: Sequence[Column]) -> list[str]:
-    """The names of columns, each once."""
+    """Unique names for columns."""
     taken: set[str] = set()
     names = []
     for column in columns:
@@ -154,7 +154,7 @@ def distinct_names(columns: Sequence[Column]) -> list[str]:
 
 
 class BlockWriter(Writer):
-    """Writes blocks. A subclass says how leaves are written, and the clause EMIT."""
+    """Writes blocks. A subclass writes leaves and the clause EMIT."""
 
     def __init__(self, shares: Callable[[Rel], bool] = lambda _: True, shape: Shape = lambda block: block) -> None:
         super().__init__()
@@ -164,31 +164,31 @@ class BlockWriter(Writer):
 
     @abstractmethod
     def leaf(self, rel: Rel) -> None:
-        """Write a scan, or a relation in windows, behind FROM."""
+        """Write a scan, or a relation in windows, after FROM."""
 
     def emission(self, emission: Emission) -> None:
-        """When the answer comes out is no part of a query."""
+        """Nothing: emission is not part of a query."""
 
     def hints(self, block: SelectBlock) -> str:
-        """What stands between SELECT and its list."""
+        """The hints between SELECT and its list."""
         return ""
 
     def called(self, source: Source) -> bool:
-        """Whether a leaf has its name without an alias."""
+        """Whether a leaf needs no alias for its name."""
         return False
 
     def nested(self, rel: Rel, names: Sequence[str]) -> None:
-        """A whole query, with common table expressions of its own."""
+        """A whole query, with its common table expressions."""
         preparation = _Preparation(rel, self.shares, self.shape)
         self._whole(preparation, preparation.prepare(rel, self._taken()), names)
 
     def select(self, block: SelectBlock, names: Sequence[str]) -> None:
-        """A whole query that is a block, as it is."""
+        """A whole query that is one block."""
         preparation = _Preparation(None, self.shares, self.shape)
         self._whole(preparation, preparation.block(block, self._taken()), names)
 
     def opened(self, block: SelectBlock) -> list[Source]:
-        """The relations of a block, with names: expressions that are written from now on can name their columns."""
+        """Add the relations of a block to the scope of the expressions written after this."""
         sources = _Preparation(None, self.shares, self.shape).block(block, self._taken()).sources
         self.scopes.append(sources)
         return sources
@@ -279,7 +279,7 @@ class BlockWriter(Writer):
         self.put(")")
 
     def _key(self, block: SelectBlock, key: Expr) -> None:
-        """A key, where a plain number would stand for the item at its place."""
+        """A key; a plain number would be read as the position of an item."""
         number = len(key.parts) == 1 and isinstance(key.parts[0], str) and key.parts[0].isdecimal()
         self.expr(Expr(("(", *key.parts, "+", "0", ")")) if number else key)
 
@@ -332,11 +332,11 @@ class BlockWriter(Writer):
         self.behind(source)
 
     def behind(self, source: Source) -> None:
-        """What stands behind a relation and its name."""
+        """Write what follows a relation and its alias."""
 
 
 class _UserWriter(BlockWriter):
-    """Writes queries as users do."""
+    """Writes queries in the dialect of users."""
 
     def __init__(self, text: str, shares: Callable[[Rel], bool]) -> None:
         super().__init__(shares)
@@ -378,7 +378,7 @@ class _UserWriter(BlockWriter):
         self.put(")" if brackets else "")
 
     def _call(self, rel: Windowed) -> None:
-        """Windows in the notation of another system, as the window function that they stand for."""
+        """Windows in the notation of another system, as a window function."""
         along = plain_name(rel.along.name) if rel.along is not None else None
         before, behind = call_text(rel.window, along, [plain_name(each.name) for each in rel.apart])
         self.put(before)
@@ -393,6 +393,6 @@ class _UserWriter(BlockWriter):
 
 
 def plain_name(name: str) -> str:
-    """A name as people write it, where it cannot be taken for something else."""
+    """A name without quotes, unless it would be read as something else."""
     plain = name.isascii() and name.isidentifier() and not of_the_language(Token(WORD, name, 0, len(name)))
     return name if plain else quote_name(name)

@@ -1,8 +1,8 @@
-"""Spark SQL as DuckDB is to run it, wherever it means the same there.
+"""Translate Spark SQL to DuckDB SQL with the same meaning.
 
-A text is read by sqlglot, with every call left as the user wrote it, and written again node by node. Each value is
-written with its kind (`duckdb_kinds`), and each function by its name and the kinds of its arguments
-(`duckdb_functions`). Whatever is not listed raises `Declined` and is left to Spark.
+sqlglot parses the text, with every call as the user wrote it, and this module writes it node by node. Each value has a
+kind (`duckdb_kinds`), and each function is found by name and the kinds of its arguments (`duckdb_functions`).
+Everything else raises `Declined` and is left to Spark.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from anabranch.types import Field
 if TYPE_CHECKING:
     from sqlglot import exp
 
-#: Around the name of a placeholder in a text that is written.
+#: The mark around the name of a placeholder in the output.
 MARK = "\0"
 _UNITS = re.compile(r"(SECOND|MINUTE|HOUR|DAY)S?", re.IGNORECASE)
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2} ([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?", re.ASCII)
@@ -54,7 +54,7 @@ _TIME = re.compile(r"\d{4}-\d{2}-\d{2} ([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6
 _FIELD = re.compile(r"`((?:[^`]|``)*)`:(\w+(?:\(\d+,\d+\))?)")
 _ROWS = re.compile(rf"array<struct<({_FIELD.pattern}(?:,{_FIELD.pattern})*)>>")
 _BOOLEAN = Kind(BOOLEAN)
-#: What texts of our own for Spark call the windows of a row, and the copies of one.
+#: The names, in our own Spark SQL, of the windows of a row and of its copies.
 STARTS, COPIES = "__starts", "__copies"
 _SIGNS = {"EQ": "=", "NEQ": "<>", "GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
 _ARITHMETIC = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "IntDiv": "div"}
@@ -62,7 +62,7 @@ _BITWISE = {"BitwiseAnd": "&", "BitwiseOr": "|", "BitwiseXor": "^"}
 
 
 class Declined(Exception):
-    """An expression that is left to Spark, and why."""
+    """An expression is left to Spark; the message is the reason."""
 
 
 def decline(reason: str) -> NoReturn:
@@ -72,8 +72,8 @@ def decline(reason: str) -> NoReturn:
 def driver_sql(
     text: str, relation: Callable[[str], str | None], fields: Iterable[Field], *, before: str = "", behind: str = ""
 ) -> str | None:
-    """The text for DuckDB, or None. `relation` gives what to write for a placeholder; `fields` are the columns of all
-    relations that the text names. Of a part of a query, `before` and `behind` are the rest of it."""
+    """The text for DuckDB, or None. `relation` returns the text for a placeholder; `fields` are the columns of all
+    relations in the text. For part of a query, `before` and `behind` are the rest of it."""
     found = _written(text, tuple((each.name.lower(), each.type) for each in fields), before, behind)
     if isinstance(found, Declined):
         return None
@@ -87,14 +87,14 @@ def driver_sql(
 
 
 def why_declined(text: str, fields: Iterable[Field]) -> str | None:
-    """Why a text is left to Spark; None if it is not."""
+    """The reason why a text is left to Spark; None if it is not."""
     found = _written(text, tuple((each.name.lower(), each.type) for each in fields), "", "")
     return str(found) if isinstance(found, Declined) else None
 
 
 @lru_cache(maxsize=2048)
 def _written(text: str, columns: tuple[tuple[str, str], ...], before: str, behind: str) -> str | Declined:
-    """A text for DuckDB. A view is asked for run after run, so that it is read once."""
+    """The text for DuckDB, cached, since each run of a view needs it."""
     from sqlglot import errors, exp
 
     if MARK in text:
@@ -122,7 +122,7 @@ def parsed(text: str) -> exp.Expr:
 
 @lru_cache(maxsize=1)
 def _dialect() -> Any:
-    """Spark's grammar as sqlglot has it, but with every call under the name that was written."""
+    """Spark's grammar in sqlglot, but with every call under its written name."""
     from sqlglot.dialects.spark import Spark
 
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -137,7 +137,7 @@ def _dialect() -> Any:
 
 
 def _struct_kinds(type: str) -> tuple[tuple[str, Kind], ...] | None:
-    """The columns of a list of rows, as nodes keep the rows of tables outside; None for another list.
+    """The columns of a list of rows, the form in which nodes keep rows of external tables; None for another list.
 
     >>> [name for name, _ in _struct_kinds("array<struct<`id`:bigint,`N`:decimal(3,1)>>") or ()]
     ['id', 'n']
@@ -151,7 +151,7 @@ def _struct_kinds(type: str) -> tuple[tuple[str, Kind], ...] | None:
 
 @dataclass(frozen=True)
 class Columns:
-    """What a relation shows: its columns in their order; `open`, if it shows others too, under names that are given."""
+    """The columns of a relation, in order; `open`: it may have others too."""
 
     kinds: tuple[tuple[str, Kind], ...] = ()
     open: bool = False
@@ -162,13 +162,13 @@ class Columns:
 
 @dataclass
 class _Scope:
-    """The relations of a SELECT by their names, what it calls its own columns, and the SELECT around it."""
+    """The relations of a SELECT by name, the aliases of its items, and the scope of the enclosing SELECT."""
 
     sources: list[tuple[str, Columns]] = field(default_factory=list)
     aliases: dict[str, Kind] = field(default_factory=dict)
     outer: _Scope | None = None
     ctes: dict[str, Columns] = field(default_factory=dict)
-    start: str = ""  # what is written for the start of a window of a row, where windows are numbered
+    start: str = ""  # the text of the start of a row's window, if windows are numbered
 
     def cte(self, name: str) -> Columns | None:
         if name in self.ctes:
@@ -183,10 +183,10 @@ class _Made:
 
 
 class Writer:
-    """One text being written; `given` are the kinds of columns of relations that are placeholders or tables.
+    """Writes one text; `columns` have the types of the columns of placeholders and tables.
 
-    With `schemas`, the columns of each placeholder are known, and no text may name another one. Of a `partial`, which
-    nobody but the algebra looks into, a value may be a row or a set.
+    With `schemas`, the columns of each placeholder are known, and the text may name no others. With `partial`, a value
+    may be a row or a set, since only the algebra reads it.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class Writer:
             if type.startswith("array<"):
                 self.lists.setdefault(name, set()).add(type)
         self.first = ""  # the first value of the outermost SELECT
-        self.rows: dict[str, Columns] = {}  # columns that are whole rows, by name, and what is in them
+        self.rows: dict[str, Columns] = {}  # columns that are whole rows, by name, with their columns
 
     # ---- queries
 
@@ -244,7 +244,7 @@ class Writer:
         word = type(node).__name__.upper() + ("" if node.args.get("distinct") else " ALL")
         columns = one.columns
         if one.columns.open or other.columns.open:
-            # The types of what is shown are compared with Spark's by whoever asks.
+            # The caller compares the types of the output with Spark's.
             only_stars = all(each.open and not each.kinds for each in (one.columns, other.columns))
             if node.parent is not None or not only_stars or node.args.get("distinct"):
                 decline("a set operation over columns whose types are not known")
@@ -298,7 +298,7 @@ class Writer:
         return f" FROM {text}"
 
     def _source(self, node: exp.Expr, scope: _Scope) -> str:
-        """A relation of FROM, which is known in the scope from then on."""
+        """A relation of FROM, which is added to the scope."""
         from sqlglot import exp
 
         alias = f" AS {_alias(node)}" if node.alias else ""
@@ -365,7 +365,7 @@ class Writer:
 
         return found
 
-    # ---- windows, copies and matches, as they are written for Spark
+    # ---- windows, copies and matches in our own Spark SQL
 
     def _lateral_view(self, node: exp.Lateral, text: str, scope: _Scope, *, alone: bool) -> str:
         columns = [each.lower() for each in node.alias_column_names]
@@ -388,9 +388,9 @@ class Writer:
     def _windows(self, bounds: Sequence[exp.Expr], text: str, scope: _Scope, *, alone: bool) -> str:
         """The windows of a row, from the first to the last of `bounds`.
 
-        Where they are written as for sliding windows, they are a join with numbers: DuckDB has them at half the price
-        of lists of starts. They are as many as there are starts from `value - far` to `value`; if the slide divides
-        the size, each row has as many, otherwise the earliest may be one too many.
+        Sliding windows are a join with numbers, which costs DuckDB half as much as lists of starts. Their number is
+        that of the starts from `value - far` to `value`; if the slide divides the size, it is the same for each row,
+        else the earliest may be one too many.
         """
         first, last = (self.value(bound, scope) for bound in bounds[:2])
         slide = _whole_cast(bounds[2])
@@ -404,14 +404,14 @@ class Writer:
             listed = f"SELECT unnest(range({first.text}, {last.text} + 1, {slide})) AS start"
             return f'{text}, LATERAL ({listed}) AS "__starts"'
         value, far = self.value(reach[0], scope).text, reach[1]
-        # What windows are computed from is computed before the join: once a row, not once a window of it.
+        # The time of windows is computed before the join: once a row, not once a window.
         scope.start = start = f'("__rows"."__last" - "__starts"."__back" * {slide})'
         wanted = '"__rows"."__last" IS NOT NULL' if (far + 1) % slide == 0 else f"{start} >= {value} - {far}"
         rows = f'(SELECT *, {last.text} AS "__last" FROM {text}) AS "__rows"'
         return f'{rows} JOIN range({far // slide + 1}) AS "__starts"("__back") ON {wanted}'
 
     def _matches(self, node: exp.Lateral, scope: _Scope) -> str:
-        """LATERAL inline(`o`.`list`): the rows in a list, as the matches of lookups are kept."""
+        """LATERAL inline(`o`.`list`): the rows in a list, the form of the matches of lookups."""
         from sqlglot import exp
 
         call = node.this
@@ -453,7 +453,7 @@ class Writer:
                 items.append(f"{quoted(whole_row)} AS {quoted(item.alias)}")
                 shown.append((item.alias.lower(), UNKNOWN))
                 continue
-            # A column of which nothing is known can be handed on.
+            # A column of unknown kind can be passed on.
             value = self._column(inner, scope) if isinstance(inner, exp.Column) else self._item(inner, scope)
             name = item.alias_or_name
             if isinstance(item, exp.Alias):
@@ -466,7 +466,7 @@ class Writer:
         return items, Columns(tuple(shown), is_open)
 
     def _item(self, node: exp.Expr, scope: _Scope) -> Value:
-        """A value that is shown: of partials, one that is a row or a set, too."""
+        """An output value; in partials it may be a row or a set."""
         from sqlglot import exp
 
         call = node.this if isinstance(node, exp.Filter) else node
@@ -491,7 +491,7 @@ class Writer:
         return _filtered(made, self._condition(node.expression.this, scope))
 
     def _row(self, node: exp.Expr, scope: _Scope, ordered: bool = False) -> Value:
-        """A row of plain values, or NULL under a condition; with `ordered`, one that compares as it does in Spark."""
+        """A row of plain values, or NULL under a condition; with `ordered`, it compares as in Spark."""
         from sqlglot import exp
 
         if isinstance(node, exp.Case):
@@ -518,13 +518,13 @@ class Writer:
         star = node.this if isinstance(node, exp.Column) else node
         self._nothing_but(star, "except_")
         table = node.table.lower() if isinstance(node, exp.Column) else None
-        left_out = {each.name.lower() for each in star.args.get("except_") or ()}
+        excluded = {each.name.lower() for each in star.args.get("except_") or ()}
         sources = [columns for name, columns in scope.sources if table in (None, name)]
         if not sources and table in self.rows:
             sources = [self.rows[table or ""]]
         if not sources:
             decline(f"{node.sql()} of nothing")
-        kinds = [(name, kind) for columns in sources for name, kind in columns.kinds if name not in left_out]
+        kinds = [(name, kind) for columns in sources for name, kind in columns.kinds if name not in excluded]
         text = f"{quoted(node.table)}.*" if isinstance(node, exp.Column) else "*"
         hidden = [quoted(each.name) for each in star.args.get("except_") or ()]
         if scope.start and table in (None, "__rows"):
@@ -550,7 +550,7 @@ class Writer:
         return f" GROUP BY {', '.join(value.text for value in values)}"
 
     def _groups(self, kinds: Iterable[Kind]) -> None:
-        """Whether values are grouped alike: of 0.0 and -0.0, which are equal, Spark shows the first."""
+        """Whether both engines group values alike: of 0.0 and -0.0, which are equal, Spark shows the first."""
         for kind in kinds:
             if kind.family in (DOUBLE, FLOAT):
                 decline("groups of DOUBLE or FLOAT")
@@ -586,7 +586,7 @@ class Writer:
         return f" LIMIT {limit.expression.name}"
 
     def _nothing_but(self, node: exp.Expr, *known: str) -> None:
-        """Whether a node has nothing that is not written."""
+        """Decline a node with other arguments than these, which would be dropped."""
         for name, value in node.args.items():
             if value and name not in known:
                 decline(f"{name.strip('_')} of {type(node).__name__}")
@@ -594,7 +594,7 @@ class Writer:
     # ---- values
 
     def value(self, node: exp.Expr, scope: _Scope) -> Value:
-        """A value, written with its kind."""
+        """A value with its kind."""
         from sqlglot import exp
 
         name = type(node).__name__
@@ -675,14 +675,14 @@ class Writer:
                 return common(found)
             around = around.outer
         if self.schemas is not None or (table and not self._is_relation(table, scope)):
-            decline(f"{table}.{name}" if table else name)  # a field of a struct, or nothing at all
+            decline(f"{table}.{name}" if table else name)  # a field of a struct, or unknown
         return common(self.given[name]) if name in self.given and not scope.sources else UNKNOWN
 
     def _is_relation(self, table: str, scope: _Scope | None) -> bool:
         if scope is None:
             return False
         if not scope.sources and scope.outer is None:
-            return True  # an expression alone: nobody knows its FROM
+            return True  # an expression alone: its FROM is unknown
         return any(name == table for name, _ in scope.sources) or self._is_relation(table, scope.outer)
 
     def _call(self, node: exp.Anonymous, scope: _Scope, *, over: bool = False) -> Value:
@@ -703,7 +703,7 @@ class Writer:
             made = functions.AGGREGATES[name](value, distinct, over)
             return made if made is not None else decline(f"{name}({_families([value])})")
         values = [self.value(each, scope) for each in arguments]
-        # Beside another number, Spark takes a FLOAT for DOUBLE, and DuckDB both for FLOAT.
+        # With another number, Spark casts a FLOAT to DOUBLE, and DuckDB casts both to FLOAT.
         made = None if any(value.kind.family == FLOAT for value in values) else functions.call(name, values)
         return made if made is not None else decline(f"{name}({_families(values)})")
 
@@ -736,7 +736,7 @@ class Writer:
         return made if made is not None else decline(f"{node.key}({_families([one, other])})")
 
     def _beside(self, node: exp.Expr, scope: _Scope, others: Any) -> Value:
-        """An operand that is none of some operators itself: the two grammars may group them differently."""
+        """An operand that is not one of some operators, which the two grammars may group differently."""
         if isinstance(node, others):
             decline("operators without parentheses")
         return self.value(node, scope)
@@ -902,7 +902,7 @@ class Writer:
         return f"({left} {sign} {right})"
 
     def _comparable(self, scope: _Scope, *nodes: exp.Expr) -> list[str]:
-        """Values that are compared with the first one."""
+        """Values, cast for a comparison with the first one."""
         from sqlglot import exp
 
         # Without parentheses, Spark and DuckDB group `a = b IN (c)` differently.
@@ -910,7 +910,7 @@ class Writer:
             decline("comparisons without parentheses")
         values = [self.value(each, scope) for each in nodes]
         values = [_beside_others(each, value, values) for each, value in zip(nodes, values, strict=True)]
-        # Of arithmetic that can fail, DuckDB may leave out rows for which Spark fails: of `a + 1 > 5` it makes `a > 4`.
+        # DuckDB may skip arithmetic that fails in Spark: it turns `a + 1 > 5` into `a > 4`.
         if any(value.kind.fails for value in values) and not all(value.bound for value in values):
             decline("a comparison of what can overflow")
         for other in values[1:]:
@@ -920,7 +920,7 @@ class Writer:
 
 
 def _as_double(node: exp.Expr, value: Value, beside: Sequence[Value]) -> Value:
-    """A number with a point that stands beside a DOUBLE is one too."""
+    """A decimal literal beside a DOUBLE is a DOUBLE too."""
     from sqlglot import exp
 
     if value.kind.family != DECIMAL or all(other.kind.family != DOUBLE for other in beside):
@@ -932,7 +932,7 @@ def _as_double(node: exp.Expr, value: Value, beside: Sequence[Value]) -> Value:
 
 
 def _beside_others(node: exp.Expr, value: Value, beside: Sequence[Value]) -> Value:
-    """A literal as Spark compares it with what stands beside it: beside a day or a time, a text is one."""
+    """A literal as Spark compares it with the other operand: a text beside a date or a time is one."""
     found = _as_double(node, value, beside)
     times = {other.kind.family for other in beside} & {DATE, TIMESTAMP}
     if len(times) != 1 or not isinstance(value.literal, str) or not node.unnest().is_string:
@@ -944,12 +944,12 @@ def _beside_others(node: exp.Expr, value: Value, beside: Sequence[Value]) -> Val
 
 
 def _bare(scope: _Scope) -> _Scope:
-    """What a subquery in FROM knows of its surroundings: common table expressions, and no relation beside it."""
+    """The scope of a subquery in FROM: common table expressions, but no relation beside it."""
     return _Scope(outer=scope.outer, ctes=scope.ctes)
 
 
 def _renamed(columns: Columns, node: exp.Expr) -> Columns:
-    """Columns under the names that an alias gives them."""
+    """Columns renamed by an alias."""
     names = [each.lower() for each in node.alias_column_names]
     if not names:
         return columns
@@ -993,7 +993,7 @@ def _families(values: Sequence[Value]) -> str:
 
 
 def _filtered(made: Value, condition: str) -> Value:
-    """An aggregate of some rows only. One that stands inside another function is written inside of it."""
+    """An aggregate with FILTER. An aggregate inside another function gets the FILTER there."""
     wrapped = made.text.startswith(("__total(", "__set("))
     clause = f" FILTER (WHERE {condition})"
     return Value(f"{made.text[:-1]}{clause})" if wrapped else f"{made.text}{clause}", made.kind)
@@ -1016,7 +1016,7 @@ def _literal(node: exp.Expr) -> Value:
 
 
 def _interval(node: exp.Expr) -> Value | None:
-    """A number of days or less; other intervals are not the same everywhere."""
+    """An interval of days or smaller units; others differ between engines."""
     value, unit = node.this, node.args.get("unit")
     if (
         value is None
@@ -1030,7 +1030,7 @@ def _interval(node: exp.Expr) -> Value | None:
 
 
 def _moment(text: str, to: Kind) -> Value | None:
-    """A day or a time in UTC that is written out."""
+    """A literal date, or time in UTC."""
     try:
         date.fromisoformat(text[:10])
     except ValueError:
@@ -1052,7 +1052,7 @@ def _whole_cast(node: exp.Expr) -> int | None:
 
 
 def _reach(first: exp.Expr, slide: int) -> tuple[exp.Expr, int] | None:
-    """What windows lie along, and how far before it one may start.
+    """The time of windows, and how far before it one may start.
 
     From `(value - far + pmod(number - (value - far), slide))`, the start of the first window.
     """

@@ -1,9 +1,9 @@
-"""The functions that mean the same in DuckDB: by name and by the types of their arguments, each with what is written.
+"""The functions with the same meaning in DuckDB: by name and types of arguments, each with its text.
 
 A signature names the kinds of its arguments, its text and the kind of its value. An argument with `!` is a literal:
-`text!` is not empty, `index!` is at least 1, `size!` at least 0. Whatever has no signature here is left to Spark.
-A function that agrees with Spark's for some values only is written so that DuckDB fails for others, and Spark is asked.
-Every signature is run in both engines over hostile values (tests/render/test_duckdb_functions.py).
+`text!` is not empty, `index!` is at least 1, `size!` at least 0. A function without a signature is left to Spark.
+A function that agrees with Spark's only for some values is written so that DuckDB fails for others; then Spark computes
+it. tests/render/test_duckdb_functions.py runs every signature in both engines over hostile values.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from anabranch.xxhash import SEED, arrow_rows
 
 @dataclass(frozen=True)
 class Value:
-    """A value written for DuckDB. `bound`: a column, or one and a number more or less; `literal`: what it says."""
+    """A value written for DuckDB. `bound`: a column, or a column plus or minus a number; `literal`: its value."""
 
     text: str
     kind: Kind
@@ -98,11 +98,11 @@ def _same(kinds: Sequence[Kind]) -> Kind:
 
 
 def _unscaled(kinds: Sequence[Kind]) -> Kind:
-    """What is left of a decimal without the digits behind the point, and one more for a carry."""
+    """A decimal without its fraction digits, and with one more digit for a carry."""
     return Kind(DECIMAL, min(MOST_DIGITS, kinds[0].width - kinds[0].bits + 1), 0)
 
 
-#: A time in UTC that has no zone, so that DuckDB asks no calendar but the one that Spark has too; and a day as such.
+#: A time in UTC without a zone, so that DuckDB uses the same calendar as Spark; and a date as such a time.
 _AT = {TIMESTAMP: "make_timestamp(epoch_us({0}))", DATE: "{0}"}
 _FIELDS = {
     "year": ("year({0})", 20), "month": ("month({0})", 4), "day": ("day({0})", 5), "dayofmonth": ("day({0})", 5),
@@ -125,7 +125,7 @@ def _times() -> list[Signature]:
                 found.append(Signature(name, (family,), written, _small(bits)))
     seconds = whole("bigint", 39)
     found.append(Signature("unix_seconds", (TIMESTAMP,), "__floor_divide(epoch_us({0}), 1000000)", seconds))
-    for name in ("unix_timestamp", "to_unix_timestamp"):  # which cut off what is behind the point, also before 1970
+    for name in ("unix_timestamp", "to_unix_timestamp"):  # which truncate the fraction, also before 1970
         found.append(Signature(name, (TIMESTAMP,), "(epoch_us({0}) // 1000000)", seconds))
     return found
 
@@ -236,18 +236,18 @@ for _each in _SIGNATURES:
 
 
 def call(name: str, values: Sequence[Value]) -> Value | None:
-    """A call of a scalar function of Spark's, or None if it is left to Spark."""
+    """A call of a scalar function of Spark, or None if it is left to Spark."""
     special = _SPECIAL.get(name)
     if special is not None:
         return special(values)
     return next((each.call(values) for each in _BY_NAME.get(name, ()) if each.fits(values)), None)
 
 
-# ---- functions whose arguments are of one kind, whichever
+# ---- functions whose arguments have one common kind
 
 
 def _chosen(text: str, least: int = 1) -> Callable[[Sequence[Value]], Value | None]:
-    """A function that gives one of its arguments."""
+    """A function that returns one of its arguments."""
 
     def made(values: Sequence[Value]) -> Value | None:
         kind = common(value.kind for value in values)
@@ -259,7 +259,7 @@ def _chosen(text: str, least: int = 1) -> Callable[[Sequence[Value]], Value | No
 
 
 def _ordered(text: str) -> Callable[[Sequence[Value]], Value | None]:
-    """GREATEST and LEAST, which leave NULL out. Of zeros, which are equal, either may be taken."""
+    """GREATEST and LEAST, which ignore NULL. Of 0.0 and -0.0, which are equal, either may be returned."""
 
     def made(values: Sequence[Value]) -> Value | None:
         kind = common(value.kind for value in values)
@@ -310,7 +310,7 @@ def _concat_ws(values: Sequence[Value]) -> Value | None:
 
 
 def _decimal_part(name: str) -> Callable[[Sequence[Value]], Value | None]:
-    """CEIL, FLOOR and ROUND of decimals, beside those of other numbers."""
+    """CEIL, FLOOR and ROUND of decimals and of other numbers."""
 
     def made(values: Sequence[Value]) -> Value | None:
         if values and values[0].kind.family == DECIMAL:
@@ -410,7 +410,7 @@ def arithmetic(sign: str, one: Value, other: Value) -> Value | None:
 
 
 def _of_decimals(sign: str, one: Value, other: Value) -> Value | None:
-    """A sum, difference or product of decimals whose digits all have room: then nothing is rounded or overflows."""
+    """A sum, difference or product of decimals whose digits all fit: then nothing is rounded or overflows."""
     left, right = as_decimal(one.kind), as_decimal(other.kind)
     if sign == "*":
         made = Kind(DECIMAL, left.width + right.width + 1, left.bits + right.bits)
@@ -418,14 +418,14 @@ def _of_decimals(sign: str, one: Value, other: Value) -> Value | None:
         scale = max(left.bits, right.bits)
         made = Kind(DECIMAL, max(left.width - left.bits, right.width - right.bits) + scale + 1, scale)
     if made.width > MOST_DIGITS or isinstance(one.literal, int) or isinstance(other.literal, int):
-        return None  # of a literal Spark knows the digits
+        return None  # Spark knows the digits of a literal
     sides = [
         value.text
         if value.kind.family == DECIMAL
         else f"CAST({value.text} AS {duckdb_type_of(as_decimal(value.kind))})"
         for value in (one, other)
     ]
-    # DuckDB multiplies in the width of its arguments: the room is asked for first.
+    # DuckDB multiplies in the width of its arguments, so these are widened first.
     room = f"DECIMAL({made.width},{{}})"
     if sign == "*":
         sides = [f"CAST({text} AS {room.format(kind.bits)})" for text, kind in zip(sides, (left, right), strict=True)]
@@ -453,14 +453,14 @@ def _division(sign: str, one: Value, other: Value, families: set[str]) -> Value 
 
 def negated(value: Value) -> Value | None:
     kind = value.kind
-    if kind.family == WHOLE:  # the least number of a type has no counterpart
+    if kind.family == WHOLE:  # the least number of a type has no negative
         literal = -value.literal if isinstance(value.literal, int) else None
         return Value(f"(- {value.text})", replace(kind, fails=kind.fails or kind.bits == kind.width), False, literal)
     return Value(f"(- {value.text})", kind) if kind.family in (DOUBLE, DECIMAL) else None
 
 
 def moved(sign: str, time: Value, interval: Value) -> Value | None:
-    """A time and an interval of days or less."""
+    """A time and an interval of days or smaller units."""
     if time.kind.family == TIMESTAMP and interval.kind.family == "interval" and sign in "+-":
         return Value(f"({time.text} {sign} {interval.text})", time.kind)
     return None
@@ -475,7 +475,7 @@ def bitwise(sign: str, one: Value, other: Value) -> Value | None:
 
 
 def like(value: Value, pattern: Value) -> Value | None:
-    """LIKE by a pattern without the character that escapes others in Spark alone."""
+    """LIKE with a pattern without the backslash, which is an escape only in Spark."""
     if value.kind.family != STRING or not isinstance(pattern.literal, str) or "\\" in pattern.literal:
         return None
     return Value(f"({value.text} LIKE {pattern.text})", _BOOLEAN)
@@ -518,11 +518,11 @@ def _sum(value: Value, distinct: bool, over: bool) -> Value | None:
     summed = f"sum({inside})"
     if kind.family == WHOLE:
         made = Kind(WHOLE, 63, min(63, kind.bits + ROWS), kind.fails)
-        # Nobody asks whether a sum over a frame overflows.
+        # A sum over a frame is not checked for overflow.
         return Value(summed, replace(made, fails=made.bits == 63)) if over else Value(f"__total({summed})", made)
     if kind.family == DECIMAL and kind.width <= _SUMMED:
         return Value(summed, Kind(DECIMAL, min(MOST_DIGITS, kind.width + 10), kind.bits))
-    # Distinct values come in an order of each engine's own, and a sum of doubles depends on it.
+    # The order of distinct values depends on the engine, and a sum of doubles on the order.
     return Value(summed, _DOUBLE) if kind.family in (DOUBLE, FLOAT) and not distinct else None
 
 
@@ -546,7 +546,7 @@ def _least(name: str) -> Callable[[Value, bool, bool], Value | None]:
 
 
 def _moment(name: str) -> Callable[[Value, bool, bool], Value | None]:
-    """A figure of doubles, the same but for its last digits, as sums of them are."""
+    """A statistic of doubles, which may differ in the last digits, as sums of them do."""
 
     def made(value: Value, distinct: bool, over: bool) -> Value | None:
         if distinct or value.kind.family not in (WHOLE, DOUBLE):
@@ -578,7 +578,7 @@ def _count_if(value: Value, distinct: bool, over: bool) -> Value | None:
     return Value(f"count(CASE WHEN {value.text} THEN 1 END)", COUNT)
 
 
-#: Aggregates of one argument: by the value, whether it is DISTINCT, and whether it is over a frame of rows.
+#: Aggregates of one argument: from the value, whether it is DISTINCT, and whether it is over a frame.
 AGGREGATES: dict[str, Callable[[Value, bool, bool], Value | None]] = {
     "sum": _sum,
     "avg": _avg,
@@ -596,7 +596,7 @@ AGGREGATES: dict[str, Callable[[Value, bool, bool], Value | None]] = {
     **dict.fromkeys(("variance", "var_samp"), _moment("var_samp")),
     "var_pop": _moment("var_pop"),
 }
-#: Functions of a row's place in its window, and what they give.
+#: Functions of the position of a row in its window, and their kinds.
 RANKS: dict[str, Kind] = {
     **dict.fromkeys(("row_number", "rank", "dense_rank"), whole("int", ROWS)),
     "percent_rank": _DOUBLE,

@@ -1,7 +1,7 @@
-"""What is known of a value that is written for DuckDB: its type in Spark, how large it can be, whether it can fail.
+"""The kind of a value in DuckDB SQL: its type in Spark, its range, and whether it can fail.
 
-The driver's engine computes an expression only where its type, and every implicit cast in it, means the same in both
-engines. So each value carries a `Kind`, and whatever has no kind here is left to Spark.
+DuckDB computes an expression only if its type, and every implicit cast in it, has the same meaning in both engines. So
+each value carries a `Kind`, and a value without a kind is left to Spark.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ STRING, DATE, TIMESTAMP, BOOLEAN, INTERVAL, NULL = "string", "date", "timestamp"
 BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 DUCKDB_WHOLE = {7: "TINYINT", 15: "SMALLINT", 31: "INTEGER", 63: "BIGINT"}
 MOST_DIGITS = 38
-#: Digits of a decimal that holds any whole number of so many bits, as Spark has it.
+#: Digits of the decimal that Spark uses for whole numbers, by bits.
 _DIGITS = {7: 3, 15: 5, 31: 10, 63: 20}
-#: How many rows there are at the most, in bits: a count of them does not overflow, nor a sum of so many INT.
+#: The maximum number of rows, in bits: a count of them does not overflow, nor a sum of as many INT.
 ROWS = 31
 #: Microseconds of any time before the year 10000, in bits.
 MICROS = 58
@@ -25,10 +25,10 @@ MICROS = 58
 
 @dataclass(frozen=True)
 class Kind:
-    """What is known of the values of an expression.
+    """The kind of the values of an expression.
 
-    For whole numbers `width` are the bits of Spark's type, `bits` those that values need. For decimals they are the
-    digits in all and behind the point. `fails`: computing a value can fail, by an overflow say.
+    For whole numbers `width` is the bits of Spark's type, `bits` those that values need. For decimals they are
+    precision and scale. `fails`: computing a value can fail, for example by an overflow.
     """
 
     family: str
@@ -37,7 +37,7 @@ class Kind:
     fails: bool = False
 
 
-#: Values of which nothing is known, so that nothing is computed with them.
+#: Values of unknown kind: they can only be passed on.
 UNKNOWN = Kind("unknown")
 NOTHING = Kind(NULL)
 
@@ -65,7 +65,7 @@ def kind_of(type: str) -> Kind:
 
 
 def spark_type_of(kind: Kind) -> str | None:
-    """The type of Spark's that values of a kind have, if one has.
+    """Spark's type for the values of a kind, if there is one.
 
     >>> spark_type_of(Kind(DECIMAL, 10, 2)), spark_type_of(COUNT), spark_type_of(NOTHING)
     ('decimal(10,2)', 'bigint', None)
@@ -78,7 +78,7 @@ def spark_type_of(kind: Kind) -> str | None:
 
 
 def duckdb_type_of(kind: Kind) -> str | None:
-    """The type of DuckDB's that holds the values of a kind.
+    """DuckDB's type for the values of a kind.
 
     >>> duckdb_type_of(Kind(DECIMAL, 10, 2))
     'DECIMAL(10,2)'
@@ -95,12 +95,12 @@ def duckdb_type_of(kind: Kind) -> str | None:
 
 
 def as_decimal(kind: Kind) -> Kind:
-    """The decimal that Spark takes a whole number for, beside a decimal; a literal has as many digits as it needs."""
+    """The decimal to which Spark casts a whole number beside a decimal; a literal has as many digits as it needs."""
     return Kind(DECIMAL, _DIGITS[kind.width], 0, kind.fails) if kind.family == WHOLE else kind
 
 
 def digits(*kinds: Kind) -> int:
-    """The digits of a decimal that holds values of all these kinds."""
+    """Precision and scale of a decimal that holds values of all these kinds."""
     before = [kind.width - kind.bits if kind.family == DECIMAL else kind.bits // 3 + 1 for kind in kinds]
     return max(before) + max(kind.bits if kind.family == DECIMAL else 0 for kind in kinds)
 
@@ -116,7 +116,7 @@ def comparable(one: Kind, other: Kind) -> bool:
 
 
 def common(kinds: Iterable[Kind]) -> Kind:
-    """The kind of a value that is one of several; unknown where one of them would be cast to the type of another."""
+    """The common kind of several values; unknown if one would be cast to the type of another."""
     found = NOTHING
     for kind in kinds:
         families = {found.family, kind.family}
@@ -125,7 +125,7 @@ def common(kinds: Iterable[Kind]) -> Kind:
             found = kind if found.family == NULL else found
         elif families == {WHOLE}:
             found = Kind(WHOLE, max(found.width, kind.width), max(found.bits, kind.bits), fails)
-        elif families == {WHOLE, DECIMAL}:  # a whole number that has room in the decimal
+        elif families == {WHOLE, DECIMAL}:  # a whole number that fits into the decimal
             decimal = found if found.family == DECIMAL else kind
             if digits(found, kind) > decimal.width:
                 return UNKNOWN

@@ -1,7 +1,7 @@
-"""Plans as DuckDB is to run them, with types that are had without Spark.
+"""Translate plans to DuckDB SQL, with types found without Spark.
 
-A plan is written as Spark SQL, in which every column has a name of its own, and that is written for DuckDB by
-function and type. `fields_of` answers what plans are otherwise built with Spark's analyser for.
+A plan is written as Spark SQL with unique column names, and that is translated to DuckDB SQL. `fields_of` replaces
+Spark's analyser when plans are built.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.render.spark import SparkWriter
 from anabranch.render.spark_names import name_of
 from anabranch.types import Field
 
-#: In place of a name that only Spark knows; what shows it is declined.
+#: Replaces a name that only Spark knows; a query that shows it is declined.
 UNNAMED = "\0"
 _NODES = (Aggregate, Distinct, Filter, Join, OneRow, OverRows, Project, Scan, SetOp, TopN)
 
@@ -29,12 +29,12 @@ class _Typed:
 
 
 def fields_of(text: str, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
-    """The columns of a query over placeholders, as Spark would have them; raises Declined."""
+    """The columns of a query over placeholders, the same as Spark's; raises Declined."""
     return _typed(text, schemas).fields
 
 
 def sql(rel: Rel, leaf: Callable[[Scan], str]) -> str:
-    """A plan for DuckDB, whose columns are those of the plan in their order; raises Declined."""
+    """The DuckDB SQL of a plan, with its columns in order; raises Declined."""
     _check(rel)
     scans: dict[str, Scan] = {}
 
@@ -51,7 +51,7 @@ def sql(rel: Rel, leaf: Callable[[Scan], str]) -> str:
 
 
 def _written(rel: Rel, leaf: Callable[[Scan], str]) -> str:
-    """A plan as Spark SQL. What sorts it stands outermost: of a subquery, DuckDB need not keep the order."""
+    """A plan as Spark SQL. Its ORDER BY is outermost, since DuckDB need not keep the order of a subquery."""
     top: Rel = rel
     if isinstance(rel, Project) and isinstance(rel.input, TopN) and all(expr.column for expr in rel.exprs()):
         top = rel.input
@@ -65,7 +65,7 @@ def _written(rel: Rel, leaf: Callable[[Scan], str]) -> str:
 
 
 def _check(rel: Rel) -> None:
-    """Decline nodes that are not known here, and aggregates where no plan has them: Spark says what is wrong."""
+    """Decline unknown nodes, and misplaced aggregates, for which Spark reports the error."""
     for node in rel.walk():
         if not isinstance(node, _NODES):
             decline(type(node).__name__)

@@ -1,4 +1,4 @@
-"""By which columns the rows of a join meet: what its conditions say is equal, as columns of the relations it reads."""
+"""The equality keys of joins, as columns of the relations that a query reads."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Source = tuple[str, str]
 
 @lru_cache(maxsize=512)
 def join_keys(text: str, columns: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[dict[str, str], ...]:
-    """Classes of columns that are equal in each row of an inner join, each as placeholder -> column, widest first.
+    """Classes of columns that are equal in each row of an inner join, each as placeholder -> column, largest first.
 
-    `columns` are those of the placeholders. The query is one in which each row comes from one row of each placeholder:
-    so a column of one that is passed on under another name is still that column.
+    `columns` are those of the placeholders. Each row of the query must come from one row of each placeholder, so that a
+    column that is passed on under another name is still that column.
 
     >>> columns = (("@b", ("auction", "price")), ("@a", ("id", "price")), ("@c", ("k",)))
     >>> join_keys("SELECT * FROM `@b` AS b JOIN (SELECT *, 1 AS one FROM `@a`) AS a ON b.auction = a.id", columns)
@@ -55,7 +55,7 @@ def join_keys(text: str, columns: tuple[tuple[str, tuple[str, ...]], ...]) -> tu
 
 
 class _Item:
-    """A relation behind FROM: its name, and the columns of placeholders that it passes on, by their names in it."""
+    """A relation of FROM: its name, and the columns of placeholders that it passes on, by their names in it."""
 
     def __init__(self, name: str, placeholder: str | None, columns: Mapping[str, str]) -> None:
         self.name, self.placeholder, self.columns = name, placeholder, columns
@@ -90,7 +90,7 @@ def _relations(select: exp.Expr) -> list[exp.Expr]:
 
 
 def _equal(select: exp.Expr, items: Sequence[_Item]) -> Iterator[tuple[tuple[int, str, str], tuple[int, str, str]]]:
-    """The pairs of columns that inner joins and WHERE say are equal, each with the number of its relation."""
+    """The pairs of columns that inner joins and WHERE equate, each with the index of its relation."""
     from sqlglot import exp
 
     where = select.args.get("where")
@@ -117,7 +117,7 @@ def _equal(select: exp.Expr, items: Sequence[_Item]) -> Iterator[tuple[tuple[int
 
 
 def _found(name: str, relation: str, items: Sequence[_Item]) -> tuple[int, str, str] | None:
-    """The relation that a column is of, and what it is there."""
+    """The relation of a column, and the placeholder column that it is."""
     for number, item in enumerate(items):
         if relation.lower() in ("", item.name) and name.lower() in item.columns and item.placeholder is not None:
             return number, item.placeholder, item.columns[name.lower()]
@@ -127,7 +127,7 @@ def _found(name: str, relation: str, items: Sequence[_Item]) -> tuple[int, str, 
 def _by_placeholder(
     equal: set[tuple[int, str, str]], items: Sequence[_Item], reads: Mapping[str, int]
 ) -> dict[str, str]:
-    """Of columns that are equal, those by which all rows of a placeholder can be split, wherever it is read."""
+    """Of equal columns, those that partition all rows of a placeholder, wherever it is read."""
     found: dict[str, str] = {}
     for placeholder in dict.fromkeys(item.placeholder for item in items if item.placeholder is not None):
         numbers = [number for number, item in enumerate(items) if item.placeholder == placeholder]

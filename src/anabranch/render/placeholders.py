@@ -1,4 +1,4 @@
-"""Plans as Spark SQL over placeholders: what the engine runs, once a frame stands behind each of them."""
+"""Plans as Spark SQL over placeholders, which the engine replaces by frames."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Leaf = Callable[[Scan], str]
 
 
 class PlaceholderWriter(BlockWriter):
-    """With `closed`, windows of counted rows are those that are full. `filled` are windows, by their ids, that are
-    there without rows too; `rows` says what the windows of a relation are of, where that is not its input. `text` is
-    the user's, for its hints."""
+    """With `closed`, windows of counted rows include only full ones. `filled` are the ids of relations whose windows
+    include those without rows; `rows` is the source of the windows of a relation, if not its input. `text` is the
+    user's, for its hints."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class PlaceholderWriter(BlockWriter):
             self.put(self.scan(rel))
 
     def windowed(self, rel: Windowed, source: str | None = None) -> str:
-        """A relation in windows; `source` stands for the rows in them."""
+        """A relation in windows; `source` is the relation of their rows."""
         source = source or self.rows.get(id(rel))
         if source is None:
             inner = PlaceholderWriter(self.scan, self.shape, closed=self.closed, filled=self.filled, text=self.text)
@@ -78,7 +78,7 @@ class PlaceholderWriter(BlockWriter):
 
 
 def window_of(rel: Windowed) -> WindowSpec:
-    """The windows of a relation, with the columns that they lie along and are apart by."""
+    """The windows of a relation, with their attribute and partition columns."""
     partition, besides = (
         tuple(Name((column.name,), rel.window.time_span) for column in each) for each in (rel.apart, rel.besides)
     )
@@ -87,13 +87,13 @@ def window_of(rel: Windowed) -> WindowSpec:
 
 
 def select_sql(block: SelectBlock, writer: PlaceholderWriter) -> Spliced:
-    """A SELECT with the names of its items."""
+    """A SELECT with aliases for its items."""
     writer.select(block, [item.name or "" for item in block.items])
     return writer.written
 
 
 class FromText:
-    """The pieces of one SELECT as text: its FROM clause, and expressions as they can stand behind it."""
+    """The pieces of one SELECT as text: its FROM clause, and expressions in its scope."""
 
     def __init__(self, block: SelectBlock, writer: Callable[[], PlaceholderWriter]) -> None:
         self.block = block

@@ -46,7 +46,7 @@ SETS = {"union": "UNION", "intersect": "INTERSECT", "except": "EXCEPT"}
 
 
 def sql(rel: Rel, leaf: Leaf) -> Spliced:
-    """A plan as a query with the names that users see."""
+    """A plan as a query with the column names of users."""
     writer = SparkWriter(leaf)
     writer.put("SELECT ")
     writer.put(", ".join(f"{_name(column)} AS {quote_name(column.name)}" for column in rel.columns))
@@ -75,7 +75,7 @@ class SparkWriter(Writer):
         self.rel(subquery.rel)
 
     def input(self, rel: Rel) -> None:
-        """A relation behind FROM or JOIN."""
+        """A relation after FROM or JOIN."""
         self.put("(")
         self.rel(rel)
         self.put(")")
@@ -187,7 +187,7 @@ class SparkWriter(Writer):
         self.put(")")
 
     def _key(self, rel: Aggregate, index: int) -> None:
-        """A key in GROUP BY, where a plain number would stand for the column at its place."""
+        """A key in GROUP BY, where a plain number would be read as a position."""
         expr = rel.keys[index][1]
         if expr.columns() or not expr.type:
             self.expr(expr)

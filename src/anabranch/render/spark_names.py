@@ -1,6 +1,6 @@
-"""The names that Spark gives to columns that have none, such as `count(1)` and `(price * 2)`.
+"""The names that Spark gives to columns without an alias, such as `count(1)` and `(price * 2)`.
 
-None for an expression whose name only Spark knows. tests/render/test_spark_names.py asks Spark for each of them.
+None for an expression whose name only Spark knows. tests/render/test_spark_names.py compares each with Spark.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BINARY = {
     "Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "IntDiv": "div", "EQ": "=", "GT": ">", "GTE": ">=",
     "LT": "<", "LTE": "<=", "NullSafeEQ": "<=>", "And": "AND", "Or": "OR",
 }  # fmt: skip
-#: Functions whose name is what is written, with the names of the arguments behind it.
+#: Functions whose column name is the written name, then the names of the arguments.
 _PLAIN = words(
     """count sum avg mean min max count_if bool_and bool_or every some any bit_and bit_or bit_xor
     upper lower ucase lcase reverse length char_length character_length len octet_length bit_length
@@ -36,7 +36,7 @@ class _Unsure(Exception):
 
 
 def name_of(node: exp.Expr) -> str | None:
-    """The name of a column that is this expression; a column that is cast keeps its own."""
+    """The name of a column with this expression; a cast column keeps its own."""
     from sqlglot import exp
 
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Column):

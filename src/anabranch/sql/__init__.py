@@ -1,4 +1,4 @@
-"""The SQL front end: text to statements, and what can be said about a script without Spark."""
+"""The SQL front end: text to statements, and checks of a script without Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def check(text: str) -> list[str]:
-    """Parse a script and bind its names without starting anything; gives warnings, raises the first problem.
+    """Parse a script and bind its names without Spark; returns warnings, raises the first problem.
 
     >>> check("CREATE STREAM s (a INT); SELECT b FROM s")
     Traceback (most recent call last):
@@ -26,7 +26,7 @@ def check(text: str) -> list[str]:
 
 
 def problems(text: str) -> tuple[list[AnabranchError], list[str]]:
-    """All that is wrong with a script, in its order, and the warnings."""
+    """All errors of a script, in text order, and the warnings."""
     from anabranch.sql.checking import check_script
 
     return check_script(text)

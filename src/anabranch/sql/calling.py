@@ -1,4 +1,4 @@
-"""What a script gets wrong about functions and grouping, as far as its text alone tells. In doubt it passes."""
+"""Errors about functions and grouping that the text of a script alone reveals. In doubt it passes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from anabranch.sql.lexer import Span, Token, normal_form, words
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
 from anabranch.sql.syntax import Select
 
-#: What is called in expressions and is none of Spark's functions: words of its grammar, and our own.
+#: Words before a bracket that are not functions of Spark: words of its grammar, and our own functions.
 _OTHERS = words("cast try_cast extract timestampadd timestampdiff interval tumble hop session cumulate net")
-#: Between the arguments of a function that is written with words: trim(BOTH 'x' FROM y), position('x' IN y).
+#: Words that separate arguments: trim(BOTH 'x' FROM y), position('x' IN y).
 _BETWEEN = frozenset({"FROM", "IN", "FOR", "PLACING", "AS", "ORDER", "IGNORE", "RESPECT", "USING", "WITHIN"})
 
 
 def function_problems(text: str, tokens: Sequence[Token], own: Collection[str]) -> Iterator[SqlError]:
-    """Calls of functions that there are not, and calls with too few or too many arguments."""
+    """Calls of unknown functions, and calls with too few or too many arguments."""
     skipped = list(type_spans(tokens))
     for index, token in calls(tokens):
         name = token.name.lower()
@@ -46,7 +46,7 @@ def function_problems(text: str, tokens: Sequence[Token], own: Collection[str]) 
 
 
 def _count(inside: Sequence[Token]) -> int | None:
-    """How many arguments there are; None where words stand between them, or one is more than a value."""
+    """The number of arguments; None if words separate them, or one is more than a value."""
     if not inside:
         return 0
     arguments = [list(each) for each in split_commas(inside)]
@@ -61,7 +61,7 @@ def _count(inside: Sequence[Token]) -> int | None:
 
 
 def grouping_problems(text: str, select: Select, scope: Scope) -> Iterator[SqlError]:
-    """Columns that stand beside aggregates and are neither grouped by nor aggregated."""
+    """Columns beside aggregates that are neither grouped by nor aggregated."""
     if not scope.complete or not select.group_plain or select.tail:
         return
     found = [list(aggregate_calls(item.tokens)) for item in select.items]
@@ -78,7 +78,7 @@ def grouping_problems(text: str, select: Select, scope: Scope) -> Iterator[SqlEr
         outside = _outside(item.tokens, [call.span for call in found[number - 1]])
         plain = len(list(names_in(item.tokens))) == 1 and all(t.is_name or t.text == "." for t in item.tokens)
         if select.group and not plain:
-            continue  # it may be made of what is grouped by
+            continue  # it may be an expression over the keys
         for parts, span in outside:
             name = parts[-1].lower()
             if name in grouped or parts[0].lower() in scope.aliases or name.startswith(("window_", "_", "row_num")):
@@ -92,7 +92,7 @@ def grouping_problems(text: str, select: Select, scope: Scope) -> Iterator[SqlEr
 
 
 def _outside(tokens: Sequence[Token], aggregated: Sequence[Span]) -> Iterator[tuple[tuple[str, ...], Span]]:
-    """The names of an expression that no aggregate holds."""
+    """The names of an expression outside its aggregates."""
     for chain in names_in(tokens):
         if not any(span.start <= chain.span.start < span.end for span in aggregated):
             yield chain.parts, chain.span

@@ -1,6 +1,6 @@
-"""What an expression holds: calls of aggregates, qualified names, calls of functions that are not deterministic.
+"""Find the calls of aggregates, the qualified names and the nondeterministic calls in an expression.
 
-Works on tokens; the rest of the expression stays the user's text.
+Works on tokens; the rest of the expression remains the user's text.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ SPARK_AGGREGATES = words(
     kll_merge_agg_float"""
 )
 AGGREGATES = SPARK_AGGREGATES | OWN_AGGREGATES.keys()
-#: Functions whose value depends on chance or the place of a row: a view of them has no batch answer.
+#: Functions whose value is random or depends on the position of a row: a view of them has no batch answer.
 VOLATILE = words(
     """rand random randn randstr uniform uuid shuffle input_file_name input_file_block_start input_file_block_length
     monotonically_increasing_id spark_partition_id"""
 )
-#: Functions of the session: who it belongs to is no part of the rows, and another session belongs to somebody else.
+#: Functions of the session: its user is not in the rows, and another session may have another user.
 SESSION = words("current_user user session_user")
-#: Functions of the clock: a view of them has another answer at another time.
+#: Functions of the clock: the answer of a view of them changes with time.
 CLOCK = words("now current_timestamp current_date curdate localtimestamp current_time unix_timestamp")
-#: Functions that make several rows of one.
+#: Functions that make several rows from one.
 GENERATORS = words(
     """explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode
     variant_explode_outer"""
 )
-#: Aggregates that leave NULLs out unless they are told to respect them; others are told to ignore them.
+#: Aggregates that ignore NULLs unless RESPECT NULLS is given; others need IGNORE NULLS.
 _WITHOUT_NULLS = words("collect_list array_agg collect_set")
 _WITHOUT_BRACKETS = frozenset({"current_timestamp", "current_date", "localtimestamp", "current_time"})
-#: Those of the session without brackets. A column may well be called user.
+#: Functions of the session without brackets. `user` is not among them: it may be a column.
 _BARE_SESSION = SESSION - {"user"}
-#: Texts that stand for a time that moves, and what makes times of texts.
+#: Literals that denote the current time, and the functions that read them.
 MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)(?:\s+(\S+))?\s*", re.IGNORECASE)
 _TIMES = {"timestamp": "timestamp", "timestamp_ltz": "timestamp", "timestamp_ntz": "timestamp_ntz", "date": "date"}
 _TO_TIMES = {
@@ -70,7 +70,7 @@ class Call:
 
     @property
     def key(self) -> str:
-        """Equal for calls that mean the same."""
+        """Equal for equivalent calls."""
         arguments = ", ".join(normal_form(list(argument)) for argument in self.arguments)
         order = " " + normal_form(list(self.order)) if self.order else ""
         condition = "" if self.condition is None else " filter " + normal_form(list(self.condition))
@@ -91,7 +91,7 @@ def closing(tokens: Sequence[Token], opening: int) -> int:
 
 
 def aggregate_calls(tokens: Sequence[Token]) -> Iterator[Call]:
-    """The outermost aggregate calls of an expression; window functions (OVER) and subqueries are looked past."""
+    """The outermost aggregate calls of an expression, outside window functions (OVER) and subqueries."""
     index = 0
     while index < len(tokens):
         token = tokens[index]
@@ -128,9 +128,9 @@ def aggregate_calls(tokens: Sequence[Token]) -> Iterator[Call]:
 
 
 def _behind(tokens: Sequence[Token], end: int) -> tuple[int, tuple[Token, ...], tuple[Token, ...] | None, str]:
-    """What belongs to a call behind its bracket: WITHIN GROUP (...), FILTER (...), IGNORE NULLS.
+    """The clauses of a call after its bracket: WITHIN GROUP (...), FILTER (...), IGNORE NULLS.
 
-    Gives the index of its last token, the order, the condition, and what it says of nulls: "ignore", "respect" or "".
+    Returns the index of the last token, the order, the condition, and the rule for NULLs: "ignore", "respect" or "".
     """
     order: tuple[Token, ...] = ()
     condition: tuple[Token, ...] | None = None
@@ -152,7 +152,7 @@ def _word(tokens: Sequence[Token], index: int) -> str:
 
 
 def split_commas(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    """Cut at the commas outside brackets."""
+    """Split at the commas outside brackets."""
     piece: list[Token] = []
     depth = 0
     for token in tokens:
@@ -168,7 +168,7 @@ def split_commas(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """The conditions that must all hold, those in brackets too; nothing where OR makes them alternatives.
+    """The operands of AND, in brackets too; nothing if OR joins them.
 
     >>> from anabranch.sql.lexer import tokenize
     >>> tokens = tokenize("(a AND b) AND (c OR d) AND e BETWEEN f AND g")[:-1]
@@ -205,14 +205,14 @@ def conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 @dataclass(frozen=True)
 class Chain:
-    """A name as it stands in an expression: `price`, `b.price`."""
+    """A name in an expression: `price`, `b.price`."""
 
     parts: tuple[str, ...]
     span: Span
 
 
 def chains(tokens: Sequence[Token]) -> Iterator[Chain]:
-    """The names of an expression that are not calls. Words of the language are among them."""
+    """The names of an expression that are not calls, keywords included."""
     index = 0
     while index < len(tokens):
         if not tokens[index].is_name:
@@ -230,14 +230,14 @@ def chains(tokens: Sequence[Token]) -> Iterator[Chain]:
 
 
 def generators(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Calls of functions that make several rows of one."""
+    """Calls of generator functions."""
     for token, bracket in itertools.pairwise(tokens):
         if token.kind == "word" and token.text.lower() in GENERATORS and bracket.text == "(":
             yield token
 
 
 def calls_of(names: frozenset[str], tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """The calls of these functions; those in subqueries are left to them."""
+    """The calls of these functions outside subqueries."""
     index = 0
     while index < len(tokens):
         if tokens[index].text == "(" and index + 1 < len(tokens) and tokens[index + 1].upper in ("SELECT", "WITH"):
@@ -250,7 +250,7 @@ def calls_of(names: frozenset[str], tokens: Sequence[Token]) -> Iterator[Sequenc
 
 
 def volatile_calls(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Calls of functions of chance, and of those of the session."""
+    """Calls of random functions, and of functions of the session."""
     for index, token in enumerate(tokens):
         bare = token.kind == "word" and token.text.lower() in _BARE_SESSION and not _named(tokens, index)
         if _calls(tokens, index, VOLATILE | SESSION) or bare:
@@ -258,9 +258,9 @@ def volatile_calls(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def clock_calls(tokens: Sequence[Token]) -> Iterator[tuple[str, Span]]:
-    """Calls of functions of the clock: their names, and where they stand with their brackets.
+    """Calls of functions of the clock: their names, and their spans with the brackets.
 
-    Texts that are read as a time that moves are among them, by the name `date 'today'`.
+    They include literals that denote the current time, with the name `date 'today'`.
 
     >>> from anabranch.sql.lexer import tokenize
     >>> [name for name, _ in clock_calls(tokenize("CAST('Now' AS TIMESTAMP) > to_date('today') OR k = 'now'"))]
@@ -274,14 +274,14 @@ def clock_calls(tokens: Sequence[Token]) -> Iterator[tuple[str, Span]]:
             continue
         if _calls(tokens, index, CLOCK):
             end = closing(tokens, index + 1)
-            if name != "unix_timestamp" or end == index + 2:  # with an argument it is that of the argument
+            if name != "unix_timestamp" or end == index + 2:  # with an argument it converts the argument
                 yield name, Span(token.start, tokens[end].end)
         elif token.kind == "word" and name in _WITHOUT_BRACKETS and not _named(tokens, index):
             yield name, Span(token.start, token.end)
 
 
 def _moment(tokens: Sequence[Token], index: int) -> tuple[str, Span] | None:
-    """A text read as a time that moves: DATE 'today', CAST('now' AS TIMESTAMP), 'now'::TIMESTAMP, to_date('today')."""
+    """A literal of the current time: DATE 'today', CAST('now' AS TIMESTAMP), 'now'::TIMESTAMP, to_date('today')."""
     near = [*tokens[index : index + 6]]
     texts = [token.upper for token in near]
     kind: str | None = None
@@ -312,6 +312,6 @@ def _qualified(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _named(tokens: Sequence[Token], index: int) -> bool:
-    """Whether a word is the name of something: a part of one, or one that is given."""
+    """Whether a word is a name: part of a qualified one, or an alias."""
     after = tokens[index + 1].text if index + 1 < len(tokens) else ""
     return _qualified(tokens, index) or after == "." or (index > 0 and tokens[index - 1].upper == "AS")

@@ -1,7 +1,7 @@
-"""A script looked through from top to bottom without Spark: do its names mean something, do its statements fit them?
+"""Check a script from top to bottom without Spark: do its names exist, and do its statements fit them?
 
-Objects are remembered as the statements before make them. What only Spark or the world can know (columns that are
-inferred, types of expressions, files) is passed over: everything refused here would be refused when it is run.
+The check tracks the objects that statements create. It skips what only Spark or the outside can know (inferred columns,
+types of expressions, files): a run of the script would refuse everything that is refused here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from anabranch.sql.terms import option_value
 
 @dataclass
 class Known:
-    """An object a statement made."""
+    """An object that a statement created."""
 
     kind: str  # "stream", "table", "view", "sink"
     name: str
@@ -54,7 +54,7 @@ class Known:
 
 
 def check_script(text: str) -> tuple[list[AnabranchError], list[str]]:
-    """All that is wrong, in the order of the text, and the warnings."""
+    """All errors, in text order, and the warnings."""
     script = _Script(text)
     for tokens in split_statements(tokenize(text)):
         script.take(tokens)
@@ -65,16 +65,16 @@ class _Script:
     def __init__(self, text: str) -> None:
         self.text = text
         self.known: dict[str, Known] = {}
-        self._said: list[str] = []
+        self._warnings: list[str] = []
         self._read: set[str] = set()
-        self._functions: set[str] = set()  # those of the script's own making
+        self._functions: set[str] = set()  # those that the script creates
         self._advanced: set[str] = set()
-        self._closing: list[tuple[str, str]] = []  # (what closes windows, stream it reads)
+        self._closing: list[tuple[str, str]] = []  # (what closes windows, its input stream)
         self._catalog: Catalog | None = None
         self.problems: list[AnabranchError] = []
 
     def take(self, tokens: list[Token]) -> None:
-        """Look through a statement; what it should have made is there for the next ones, whatever is wrong with it."""
+        """Check a statement; even if it is wrong, the next ones see the object that it should create."""
         found = len(self.problems)
         try:
             statement = parse_statement(self.text, tokens)
@@ -92,7 +92,7 @@ class _Script:
         self.problems[found:] = sorted(self.problems[found:], key=lambda each: getattr(each, "start", None) or 0)
 
     def _suppose(self, tokens: list[Token], statement: Statement) -> None:
-        """Something of unknown columns in place of what a wrong CREATE was to make."""
+        """Add an object with unknown columns for a wrong CREATE."""
         words = [token.upper for token in tokens[:8]]
         for word, kind in (("STREAM", "stream"), ("SOURCE", "stream"), ("TABLE", "table"), ("VIEW", "view")):
             if words[:1] == ["CREATE"] and word in words[1:4]:
@@ -149,7 +149,7 @@ class _Script:
             self._query(statement, statement.query, "the query")
 
     def warnings(self) -> list[str]:
-        found = list(self._said)
+        found = list(self._warnings)
         for what, name in self._closing:
             made = self.known.get(name)
             if made is None or not isinstance(made.statement, syntax.CreateStream):
@@ -190,7 +190,7 @@ class _Script:
             given, _ = self._query(statement, statement.query, f"table {statement.name}")
             columns = columns or given
         fed = statement.source is not None or statement.query is not None
-        # A table holds what its query gave when it was made; nothing is read through it afterwards.
+        # A table holds the result of its query at creation; nothing is read through it afterwards.
         self._add(statement, statement.name, Known("table", statement.name.last, statement, columns, set(), fed))
 
     def _create_view(self, statement: syntax.CreateView) -> None:
@@ -208,7 +208,7 @@ class _Script:
             self._catalog = None
 
     def _all_reads(self, reads: set[str]) -> set[str]:
-        """What is read, through views too."""
+        """All that is read, through views too."""
         found: set[str] = set()
         waiting = list(reads)
         while waiting:
@@ -219,7 +219,7 @@ class _Script:
         return found
 
     def _view_query(self, statement: syntax.CreateView | syntax.AlterView) -> tuple[Columns | None, set[str]]:
-        """The columns of a view, and what it reads."""
+        """The columns of a view, and the names that it reads."""
         what = f"view {statement.name}"
         columns, reads = self._query(statement, statement.query, what)
         refuse_volatile(statement.text, statement.query)
@@ -269,7 +269,7 @@ class _Script:
                     f"DROP {before.kind.upper()} {before.name} first"
                     + (", or use CREATE OR REPLACE" if same and made.kind != "sink" else ", or take another name"),
                 )
-            self._said.append(f"{made.kind} {made.name} is created twice in the same way")
+            self._warnings.append(f"{made.kind} {made.name} is created twice in the same way")
         self.known[name.last.lower()] = made
         self._catalog = None
 
@@ -362,7 +362,7 @@ class _Script:
     # ---- queries
 
     def _query(self, statement: Statement, query: Query, what: str) -> tuple[Columns | None, set[str]]:
-        """Bind the relations, then the columns; gives the output columns and the names of what is read."""
+        """Bind the relations, then the columns; returns the output columns and the names read."""
         binder = Binder(statement.text, self._objects(), query)
         reads: set[str] = set()
         for relation in query.relations():
@@ -407,7 +407,7 @@ class _Script:
         return {key: made.columns for key, made in self.known.items()}
 
     def _objects(self) -> Catalog:
-        """The objects as the binder wants them; their ids are their names in lower case."""
+        """The objects as a catalog for the binder; their ids are their names in lower case."""
         if self._catalog is None:
             made: dict[str, Stream | Table | View] = {}
             for key, each in self.known.items():

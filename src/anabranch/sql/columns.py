@@ -1,6 +1,6 @@
-"""Which columns a query can see and gives, as far as the text alone tells, and whether it names one that is not there.
+"""The columns that a query can read and returns, as far as its text alone shows, and a check of the names in it.
 
-`None` in place of columns means that they cannot be known without Spark; then nothing is said. In doubt a name passes.
+`None` for columns means that only Spark knows them; then nothing is checked. In doubt a name passes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from anabranch.sql.lexer import QUOTED, STRING, WORD, Span, Token, words
 from anabranch.sql.syntax import (
     NEWEST,
     Expression,
+    ImpliedCondition,
     Item,
-    Meeting,
     Opaque,
     Query,
     Relation,
@@ -25,12 +25,12 @@ from anabranch.sql.syntax import (
     WindowSpec,
 )
 
-Columns = Mapping[str, str | None]  # name -> type, where it is known; names keep their case
+Columns = Mapping[str, str | None]  # name -> type, if known; names keep their case
 WINDOW_COLUMNS: Columns = {"window_start": "timestamp", "window_end": "timestamp", "window_time": "timestamp"}
 _INTEGERS = ("tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long")
 _NUMBERS = (*_INTEGERS, "float", "real", "double")
 
-#: Words of the language that can stand in an expression without being a name.
+#: Keywords inside expressions.
 _WORDS = words(
     """all and any as asc at between both by case collate cross cube current current_catalog current_database
     current_date current_path current_schema current_time current_timestamp current_user day desc distinct distribute
@@ -45,12 +45,12 @@ _WORDS = words(
 
 @dataclass(frozen=True)
 class Scope:
-    """The relations of a SELECT, by the name that qualifies them, and what lies around it."""
+    """The relations of a SELECT by qualifier, and the scope of the enclosing query."""
 
     relations: tuple[tuple[str | None, Columns | None], ...]
     outer: Scope | None = None
-    aliases: frozenset[str] = frozenset()  # names the SELECT list gives
-    open: bool = False  # something in it cannot be known
+    aliases: frozenset[str] = frozenset()  # aliases of the SELECT list
+    open: bool = False  # some of its columns are unknown
 
     @property
     def complete(self) -> bool:
@@ -74,7 +74,7 @@ class Scope:
         return any(name == column.lower() for column in self.names())
 
     def qualified(self, qualifier: str) -> tuple[bool, Columns | None]:
-        """Whether there is such a relation, and its columns."""
+        """Whether the relation exists, and its columns."""
         for name, columns in self.relations:
             if name is not None and name.lower() == qualifier:
                 return True, columns
@@ -85,7 +85,7 @@ _ANYTHING = Scope((), open=True)
 
 
 def check_window(text: str, window: WindowSpec, columns: Columns) -> None:
-    """The columns of a window have to be there, and the one it lies along to fit its figures."""
+    """The columns of a window must exist, and the type of its time column must fit its arguments."""
     for column in (*window.partition, *window.columns):
         _found(text, column.last, column.span, columns)
     if window.time_column is None:
@@ -111,7 +111,7 @@ def check_window(text: str, window: WindowSpec, columns: Columns) -> None:
 
 
 def _found(text: str, name: str, span: Span, columns: Columns) -> str:
-    """A column as it is spelt where it comes from."""
+    """A column in the spelling of its relation."""
     found = next((column for column in columns if column.lower() == name.lower()), None)
     if found is None:
         raise _unknown(text, name, span, columns)
@@ -131,7 +131,7 @@ class Resolver:
     text: str
     objects: Mapping[str, Columns | None]  # by lower-case name
     ctes: dict[str, Columns | None] = field(default_factory=dict)
-    #: Takes what is wrong; without it the first thing is raised. And what else is looked at in each SELECT.
+    #: Collects errors; without it the first one is raised. `also` is a further check of each SELECT.
     report: Callable[[SqlError], None] | None = None
     also: Callable[[Select, Scope], None] | None = None
     with_id: bool = False  # whether windows have ids
@@ -139,10 +139,10 @@ class Resolver:
     # ---- queries
 
     def query(self, query: Query, outer: Scope | None = None) -> Columns | None:
-        """Check a query and give its output columns."""
-        self.with_id = self.with_id or query.asks_for_window_ids
+        """Check a query and return its output columns."""
+        self.with_id = self.with_id or query.uses_window_ids
         before = dict(self.ctes)
-        for name, _ in query.ctes:  # one that reads itself cannot be known
+        for name, _ in query.ctes:  # the columns of a recursive one are unknown
             self.ctes[name.lower()] = None
         for (name, inner), given in zip(query.ctes, query.cte_columns, strict=False):
             columns = self.query(inner, outer)
@@ -163,16 +163,16 @@ class Resolver:
 
     def _select(self, select: Select, outer: Scope | None, order: Sequence[Expression]) -> Columns | None:
         reshaped = select.lateral or any(relation.reshaped for relation in select.relations)
-        around = _ANYTHING if select.lateral else outer  # what is LATERAL sees the relations beside it
+        around = _ANYTHING if select.lateral else outer  # LATERAL sees the relations beside it
         relations = [(relation.exposed, self._relation(relation, around)) for relation in select.relations]
         aliases = frozenset(_given_names(select.items)) | ({select.window.name} if select.window is not None else set())
         rows = Scope(tuple(relations), outer, frozenset(), reshaped)
         groups = Scope(tuple(relations), outer, aliases, reshaped)
-        for item in select.items:  # an item may use the names given before it
+        for item in select.items:  # an item may use the aliases before it
             self.expression(item.tokens, groups)
         for relation in select.relations:
             self._condition(relation, rows)
-        self._meetings(select.meets, rows)
+        self._check_implied(select.implied_conditions, rows)
         if select.where is not None:
             self.expression(select.where.tokens, rows, aliases)
         for part in [*select.group, *([select.having] if select.having is not None else []), *order]:
@@ -191,12 +191,12 @@ class Resolver:
         tokens = relation.condition_tokens
         if tokens and tokens[0].upper == "ON":
             self.expression(tokens[1:], scope)
-        self._meetings(relation.meets, scope)
+        self._check_implied(relation.implied_conditions, scope)
         for each in relation.versions.expressions if relation.versions is not None else ():
             self.expression(each.tokens, scope)
 
-    def _meetings(self, meets: Sequence[Meeting], scope: Scope) -> None:
-        for name in (name for each in meets for name in each.names if scope.complete):
+    def _check_implied(self, conditions: Sequence[ImpliedCondition], scope: Scope) -> None:
+        for name in (name for each in conditions for name in each.names if scope.complete):
             self._qualified(name.parts, name.span, scope)
 
     def _relation(self, relation: Relation, outer: Scope | None) -> Columns | None:
@@ -236,7 +236,7 @@ class Resolver:
         return result
 
     def _type(self, tokens: Sequence[Token], relations: list[tuple[str | None, Columns | None]]) -> str | None:
-        """The type of a plain column; every other expression's is Spark's to know."""
+        """The type of a plain column; None for other expressions, whose type only Spark knows."""
         name = _plain_name(tokens)
         types = [
             type
@@ -251,7 +251,7 @@ class Resolver:
     # ---- expressions
 
     def expression(self, tokens: Sequence[Token], scope: Scope, not_yet: frozenset[str] = frozenset()) -> None:
-        """Refuse a name that is none of the columns in reach."""
+        """Refuse a name that is no column in scope."""
         if not scope.complete:
             return
         places = {token.start: index for index, token in enumerate(tokens)}
@@ -268,7 +268,7 @@ class Resolver:
                 continue
             if of_the_language(token):
                 continue
-            if token.kind == QUOTED and "(" in first:  # `count(1)`: a name that Spark made
+            if token.kind == QUOTED and "(" in first:  # `count(1)`: a name that Spark generated
                 continue
             hint = None
             if first in not_yet:
@@ -307,7 +307,7 @@ class Resolver:
 
 
 def names_in(tokens: Sequence[Token]) -> Iterator[Chain]:
-    """The names of an expression that can be columns; words of the language are among them."""
+    """The names of an expression that can be columns, keywords included."""
     places = {token.start: index for index, token in enumerate(tokens)}
     skipped = list(_not_columns(tokens))
     lambdas = set(_lambda_variables(tokens))
@@ -320,7 +320,7 @@ def names_in(tokens: Sequence[Token]) -> Iterator[Chain]:
 
 
 def of_the_language(token: Token) -> bool:
-    """Whether a name, without quotes, may be a word of the language instead."""
+    """Whether an unquoted name may be a keyword instead."""
     word = token.text.lower()
     return token.kind == WORD and (word in _WORDS or is_unit(word) or word[0].isdigit())
 
@@ -332,7 +332,7 @@ def _renamed(columns: Columns | None, given: tuple[str, ...]) -> Columns | None:
 
 
 def _plain_name(tokens: Sequence[Token]) -> str | None:
-    """`price` or `b.price`: the name under which it comes out."""
+    """The output name of `price` or `b.price`."""
     named = list(chains(tokens))
     whole = len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end)
     return named[0].parts[-1] if whole else None
@@ -365,7 +365,7 @@ def _lambda_variables(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def type_spans(tokens: Sequence[Token]) -> Iterator[Span]:
-    """Where types stand, behind AS and ::, and subqueries, which are looked at on their own."""
+    """The spans of types, after AS and ::, and of subqueries, which are checked on their own."""
     for index, token in enumerate(tokens[:-1]):
         if token.text == "(" and tokens[index + 1].upper in ("SELECT", "WITH", "FROM", "VALUES"):
             yield Span(token.start, tokens[closing(tokens, index)].end)
@@ -374,7 +374,7 @@ def type_spans(tokens: Sequence[Token]) -> Iterator[Span]:
 
 
 def _not_columns(tokens: Sequence[Token]) -> Iterator[Span]:
-    """Stretches in which words are not columns: types, names of arguments, of windows, of units, subqueries."""
+    """Spans without columns: types, names of arguments and windows, units, subqueries."""
     for index, token in enumerate(tokens):
         following = tokens[index + 1] if index + 1 < len(tokens) else None
         if following is None:
@@ -392,7 +392,7 @@ def _not_columns(tokens: Sequence[Token]) -> Iterator[Span]:
 
 
 def _end_of_type(tokens: Sequence[Token], index: int) -> int:
-    """The last token of a type that starts at `index`: a word, and what stands in brackets behind it."""
+    """The last token of a type that starts at `index`: a word, and the brackets after it."""
     depth, last = 0, index
     for position in range(index, len(tokens)):
         text = tokens[position].text

@@ -3,7 +3,7 @@
     COPY s FROM 'f.csv' (header => true)          COPY s FROM 'f' WITH (FORMAT csv, HEADER, DELIMITER ';')
     COPY s FROM 'f' CSV HEADER DELIMITER ';'      COPY (SELECT ...) TO 'f.parquet' OVERWRITE
 
-Options are taken in the spellings of several systems, all to one.
+The options of several systems are read into one form.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from anabranch.sql.terms import literal
 
 Options = dict[str, str | int | float | bool]
 _FORMATS = ("CSV", "TSV", "JSON", "PARQUET", "ARROW")
-#: Options that are words with a value behind them, where they stand without brackets.
+#: Options that are words followed by a value, outside brackets.
 _VALUED = ("FORMAT", "DELIMITER", "SEP", "NULL", "QUOTE", "ESCAPE", "ENCODING")
 _SWITCHES = ("HEADER", "OVERWRITE")
-#: What others call an option.
+#: The names of options in other systems.
 _NAMES = {"delimiter": "sep", "null": "nullvalue"}
 
 
@@ -58,7 +58,7 @@ def _take_target(cursor: Cursor, query: Query) -> CopyTo:
 
 
 def _take_options(cursor: Cursor) -> tuple[Options, dict[str, Span]]:
-    """Options in brackets, or as words one after the other."""
+    """Options in brackets, or as a sequence of words."""
     options: Options = {}
     spans: dict[str, Span] = {}
     said = cursor.take("WITH")

@@ -1,4 +1,4 @@
-"""The grammar of CREATE and ALTER: streams, tables, views and sinks, in our spelling and in others'."""
+"""The grammar of CREATE and ALTER: streams, tables, views and sinks, in our spelling and those of other systems."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def take_create(cursor: Cursor) -> Statement:
 
 def take_alter(cursor: Cursor) -> Statement:
     """ALTER VIEW v AS query [DRY RUN]"""
-    # What stands last is looked at first: behind a FROM clause the words would be taken for an alias.
+    # The last words are read first: after a FROM clause they would be read as an alias.
     dry_run = [token.upper for token in cursor.tokens[-3:-1]] == ["DRY", "RUN"]
     if dry_run:
         del cursor.tokens[-3:-1]
@@ -146,7 +146,7 @@ def _create_table(
     source: SourceSpec | None = None
     query: Query | None = None
     whole = Span(cursor.tokens[0].start, cursor.tokens[-2].end)
-    # Looked at before what stands before it, like DRY RUN.
+    # Read before the query, like DRY RUN.
     every_run = [token.upper for token in cursor.tokens[-4:-1]] == ["REFRESH", "EVERY", "RUN"]
     if every_run:
         del cursor.tokens[-4:-1]
@@ -221,7 +221,7 @@ def _create_stream(
 
 
 def _policy(cursor: Cursor) -> str:
-    """What a stream does about bad rows, gaps, or columns that change: ERROR FAIL, GAP SKIP, SCHEMA CHANGE ADD, ..."""
+    """The policy of a stream for bad rows, gaps or changed columns: ERROR FAIL, GAP SKIP, SCHEMA CHANGE ADD, ..."""
     choices = {"ERROR": ("FAIL", "SKIP"), "GAP": ("FAIL", "SKIP"), "SCHEMA": ("FAIL", "IGNORE", "ADD")}
     what = cursor.current.upper
     if what not in choices:
@@ -237,7 +237,7 @@ def _policy(cursor: Cursor) -> str:
 
 
 def _check_names(cursor: Cursor, columns: tuple[ColumnDefinition, ...], source: SourceSpec | None) -> None:
-    """A name with a leading underscore is that of something which the source knows of each row."""
+    """A name with a leading underscore must be metadata that the source has for each row."""
     kind = registry.find(source.kind) if source is not None else None
     hidden = [field.name for field in kind.hidden] if kind is not None else []
     for column in columns:
@@ -293,7 +293,7 @@ def _column(cursor: Cursor, before: list[ColumnDefinition]) -> ColumnDefinition:
 
 
 def _type(cursor: Cursor, expected: str) -> str:
-    """A type, as Spark says it."""
+    """A type under Spark's name."""
     if cursor.current.upper not in TYPES:
         raise cursor.problem(expected, known=tuple(sorted(TYPES)))
     first = cursor.index

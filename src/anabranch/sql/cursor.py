@@ -1,4 +1,4 @@
-"""A position in a list of tokens, with the small steps every grammar rule is made of."""
+"""A position in a list of tokens, with the basic steps of grammar rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anabranch.errors import SyntaxProblem, nearest
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, SYMBOL, WORD, Span, Token
 from anabranch.sql.syntax import Name
 
-#: How deep queries may nest; rules call each other, and Python's stack is finite.
+#: The maximum nesting of queries, since the rules are recursive.
 MAX_QUERIES = 40
 
 
@@ -22,7 +22,7 @@ class Cursor:
 
     @contextmanager
     def deeper(self) -> Iterator[None]:
-        """Around the rule for something that can hold itself."""
+        """Guards a recursive rule."""
         if self.depth >= MAX_QUERIES:
             raise self.problem(f"queries nest deeper than {MAX_QUERIES} levels")
         self.depth += 1
@@ -41,7 +41,7 @@ class Cursor:
 
     @property
     def whole(self) -> Span:
-        """From the first token to the last one stepped over."""
+        """From the first token to the last one taken."""
         return Span(self.tokens[0].start, self.previous.end)
 
     def ahead(self, distance: int) -> Token:
@@ -59,7 +59,7 @@ class Cursor:
 
     def at(self, *words: str) -> bool:
         """Whether the next tokens are these words or symbols."""
-        if self.tokens[self.index].upper != words[0]:  # nearly always the answer
+        if self.tokens[self.index].upper != words[0]:  # the common case
             return False
         return all(self.ahead(i).upper == word for i, word in enumerate(words))
 
@@ -67,7 +67,7 @@ class Cursor:
         return self.current.upper in words
 
     def take(self, *words: str) -> bool:
-        """Step over these words if they come next."""
+        """Take these words if they come next."""
         if not self.at(*words):
             return False
         for _ in words:
@@ -75,7 +75,7 @@ class Cursor:
         return True
 
     def expect(self, *words: str) -> Token:
-        """Step over these words, or say what was expected."""
+        """Take these words, or raise with what was expected."""
         token = self.current
         for word in words:
             if self.current.upper != word:
@@ -129,7 +129,7 @@ class Cursor:
             )
 
     def close_bracket(self) -> None:
-        """Step over everything up to and including the bracket that closes the one just opened."""
+        """Take everything up to the bracket that closes the one just taken, inclusive."""
         opened = self.previous
         stack = [OPENING[opened.text]]
         while stack:
@@ -156,7 +156,7 @@ class Cursor:
             guess = nearest(token.text, candidates)
             hint = f"did you mean {guess}?" if guess else None
         start = token.start
-        if token.kind == END:  # point at the last thing there is rather than at nothing
+        if token.kind == END:  # point at the last token, not past the text
             start = self.previous.end
         return SyntaxProblem(
             f"{message}, {found}", text=self.text, start=start, end=max(token.end, start + 1), hint=hint

@@ -1,4 +1,4 @@
-"""What a CREATE says about time, sources and options, checked without opening any of them."""
+"""Checks of the watermarks, sources and options of CREATE; opens no source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anabranch.sql.syntax import SourceSpec, Statement
 if TYPE_CHECKING:
     from anabranch.sinks.exports import Export
 
-#: Types whose values are the same text for everybody who writes them.
+#: Types whose values have one text form in all engines.
 KEY_TYPES = words("string varchar char tinyint byte smallint short int integer bigint long boolean date")
 
 
@@ -35,7 +35,7 @@ def _has_no(statement: Statement, span: Span, message: str, name: str, known: It
 
 
 def check_watermark(statement: Statement, mark: syntax.Watermark, columns: Columns) -> str:
-    """The name of the column that holds the event time, if all that the clause says fits the columns."""
+    """The event time column, after checking the clause against the columns."""
     time = _event_time(statement, mark, columns)
     if mark.expression is not None:
         known = columns if mark.rule.kind == "punctuation" else {time: columns[time]}
@@ -95,7 +95,7 @@ def _event_time(statement: Statement, mark: syntax.Watermark, columns: Columns) 
 
 
 def check_source(statement: Statement, source: SourceSpec, kinds: Iterable[str]) -> None:
-    """Whether there is a source of this kind with these options; opens nothing."""
+    """Refuse an unknown kind of source or unknown options; opens nothing."""
     kind = registry.find(source.kind)
     if kind is None or kind.name not in kinds:
         raise UnknownName(
@@ -111,7 +111,7 @@ def check_source(statement: Statement, source: SourceSpec, kinds: Iterable[str])
 def check_options(
     statement: Statement, kind: registry.Kind, options: Mapping[str, Any], spans: Mapping[str, Span], place: Span
 ) -> None:
-    """Whether a kind of source takes these options."""
+    """Refuse options that a kind of source does not take."""
     try:
         kind.check_options(options)
     except SourceError as error:
@@ -121,7 +121,7 @@ def check_options(
 
 
 def check_policies(statement: syntax.CreateStream) -> None:
-    """Refuse policies for what cannot happen to a stream of its kind, or cannot be gone on from."""
+    """Refuse policies for events that cannot happen to a stream of its kind, or from which it cannot continue."""
     kind = registry.find(statement.source.kind) if statement.source is not None else None
     name = kind.name if kind is not None else "a stream without FROM"
     if statement.on_gap == "skip" and not (kind is not None and kind.gaps):
@@ -136,7 +136,7 @@ def check_policies(statement: syntax.CreateStream) -> None:
 
 
 def check_sink(statement: syntax.CreateSink) -> dict[str, Any]:
-    """The options of a sink, those included that were not given; the path as it is written."""
+    """The options of a sink, defaults included; the path as written."""
     from anabranch.sinks import kinds
 
     into = statement.into
@@ -154,7 +154,7 @@ def check_sink(statement: syntax.CreateSink) -> dict[str, Any]:
 
 
 def check_export(statement: syntax.CopyTo) -> Export:
-    """What COPY ... TO is to write, and where."""
+    """The format, path and options of COPY ... TO."""
     from anabranch.sinks.exports import FORMATS, Export
     from anabranch.sources.paths import COMPRESSED
     from anabranch.sources.paths import FORMATS as ENDINGS

@@ -26,20 +26,20 @@ UNITS = {
 }
 _AMOUNT = r"[+-]?\d{1,15}(?:\.\d{1,9})?"
 _PIECE = re.compile(rf"\s*({_AMOUNT})\s*([A-Za-z]+)")
-#: The fields of a day-time interval from the largest to the smallest, with the most that one behind another may be.
+#: The fields of a day-time interval from the largest to the smallest, each with its maximum after a larger field.
 _FIELDS = {"DAY": None, "HOUR": 23, "MINUTE": 59, "SECOND": 59}
 _SHAPES = {"DAY": "d", "HOUR": " hh", "MINUTE": ":mm", "SECOND": ":ss.f"}
 _CALENDAR = ("YEAR", "QUARTER", "MONTH")
 
 
 def unit_of(word: str) -> int | None:
-    """How many microseconds a unit has; a plural is the same unit."""
+    """The microseconds of a unit, singular or plural."""
     upper = word.upper()
     return UNITS.get(upper) or UNITS.get(upper.removesuffix("S"))
 
 
 def is_unit(word: str) -> bool:
-    """Whether a word is a unit of time, months and years included.
+    """Whether a word is a unit of time, including months and years.
 
     >>> is_unit("Hours"), is_unit("YEAR"), is_unit("price")
     (True, True, False)
@@ -52,7 +52,7 @@ def _is_calendar(word: str) -> bool:
 
 
 def parse_duration(text: str) -> int | None:
-    """'10 minutes', '1 hour 30 min' and the like; None if the text is nothing of the kind.
+    """'10 minutes', '1 hour 30 min' and the like; None if the text is no duration.
 
     >>> parse_duration("1 hour 30 minutes")
     5400000000
@@ -73,7 +73,7 @@ def _times(amount: str, unit: int) -> int:
 
 
 def parse_range(text: str, first: str, last: str) -> int | None:
-    """'01:30' from HOUR to MINUTE and the like, as Spark reads it; None if the text is nothing of the kind.
+    """'01:30' from HOUR to MINUTE and the like, as Spark reads it; None if the text is no such range.
 
     >>> parse_range("1 02:30", "DAY", "MINUTE"), parse_range("-01:30.5", "MINUTE", "SECOND")
     (95400000000, -90500000)
@@ -132,7 +132,7 @@ def _amount(token: Token) -> str:
 
 
 def _take_range(cursor: Cursor, amount: Token, start: int) -> int:
-    """The fields behind '01:30': HOUR TO MINUTE."""
+    """The fields after '01:30': HOUR TO MINUTE."""
     first, last = cursor.current.upper, cursor.ahead(2).upper
     cursor.advance()
     cursor.advance()
@@ -170,7 +170,7 @@ def _take_range(cursor: Cursor, amount: Token, start: int) -> int:
 
 
 def duration_text(micros: int) -> str:
-    """A length of time for people to read.
+    """A length of time for users.
 
     >>> duration_text(90_000_000)
     '90 seconds'

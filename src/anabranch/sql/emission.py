@@ -1,4 +1,4 @@
-"""The clauses that say when results come out: EMIT, TRIGGER and LATE."""
+"""The clauses that control emission: EMIT, TRIGGER and LATE."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def emission_ahead(cursor: Cursor, distance: int = 0) -> bool:
     second = cursor.ahead(distance + 1).upper
     if second not in _SECOND_WORDS.get(cursor.ahead(distance).upper, ()):
         return False
-    if second == "ON":  # JOIN t emit ON emit.x = ... is an alias; so is every other word behind ON
+    if second == "ON":  # JOIN t emit ON emit.x = ... has an alias, unless one of these follows ON
         return cursor.ahead(distance + 2).upper in ("WINDOW", "WATERMARK", "END", "UPDATE")
     return True
 
 
 def half_clause(problem: SyntaxProblem, text: str, tokens: list[Token]) -> SyntaxProblem:
-    """A problem with a word behind EMIT, TRIGGER or LATE that makes no clause of them, said as such.
+    """Replace a problem by a better message if EMIT, TRIGGER or LATE before it starts an incomplete clause.
 
-    What is no clause is read as a name, and the trouble comes with the word behind it, or with the name itself.
+    The parser reads an incomplete clause as a name, so it reports the next word, or the name itself.
     """
     at = next((i for i, token in enumerate(tokens) if token.end > (problem.start or 0)), len(tokens) - 1)
     if problem.hint is not None or problem.start is None:
@@ -82,7 +82,7 @@ def _late(cursor: Cursor) -> Literal["correct", "archive", "drop", "fail"]:
 
 
 class _Clause:
-    """What a clause says, word by word."""
+    """A clause, read word by word."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor

@@ -1,9 +1,9 @@
-"""Whether expressions are well formed, found out in milliseconds and without Spark.
+"""A syntax check of expressions that takes milliseconds and needs no Spark.
 
-An expression is turned into a skeleton that has the same shape and the same positions: strings, numbers, names, types
-and calls lose what is particular to them, subqueries (which are checked on their own) become SELECT 1. The skeleton is
-given to sqlglot. So sqlglot judges the order of words and nothing else: it never sees a function, a type or a literal
-that it might know less about than Spark does. In doubt an expression passes; Spark has the last word.
+An expression is turned into a skeleton of the same shape and the same offsets: strings, numbers, names, types and calls
+become generic, subqueries (which are checked on their own) become SELECT 1. sqlglot parses the skeleton. So it checks
+only the order of words: it never sees a function, a type or a literal that it might know less about than Spark.
+In doubt an expression passes; Spark decides.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _SHAPE = words(
     GROUPING SETS ROLLUP CUBE WITH EXCEPT INTERVAL DIV COLLATE UNKNOWN"""
 )
 _LONG_WORDS = tuple(sorted(word for word in _SHAPE if len(word) > 3))
-#: Functions whose arguments have words of their own between them.
+#: Functions with keywords between their arguments.
 _WITH_WORDS = words("EXTRACT TRIM POSITION OVERLAY SUBSTRING SUBSTR STRUCT IN")
-#: Functions with the name of an operator or a clause: like(a, b).
+#: Functions named like an operator or a clause: like(a, b).
 _ALSO_FUNCTIONS = words("LIKE ILIKE RLIKE REGEXP COLLATE FILTER FIRST LAST RANGE GROUPING DIV")
 _LITERAL_TYPES = words("DATE TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ TIME X")
-#: Above this many tokens a statement is data rather than a query, and reading it twice would be felt.
+#: A statement with more tokens is data rather than a query, and parsing it twice would be slow.
 _MANY_TOKENS = 20_000
 
 
@@ -72,7 +72,7 @@ _Part = tuple[str, Sequence[Token]]
 
 
 def expressions_of(statement: Statement) -> Iterator[_Part]:
-    """Every expression, with the words that make it a statement of its own."""
+    """Every expression, with the words before it that make it a statement."""
     if isinstance(statement, SelectStatement | CreateView | AlterView | CreateTable | Explain | Insert):
         if statement.query is not None:
             yield from _of_query(statement.query)
@@ -117,7 +117,7 @@ def _of_body(body: Select | SetOperation | Query | Opaque) -> Iterator[_Part]:
 
 def _of_select(select: Select) -> Iterator[_Part]:
     for item in select.items if not select.implied else ():
-        # An alias without AS is part of the check: a word that cannot be one is the commonest mistake there is.
+        # The check includes an alias without AS: a word that cannot be one is the most common mistake.
         yield "SELECT ", item.tokens if item.bare_alias is None else (*item.tokens, item.bare_alias)
     for relation in select.relations:
         if relation.subquery is not None:
@@ -137,7 +137,7 @@ def _of_select(select: Select) -> Iterator[_Part]:
 
 
 def _plain(tokens: Sequence[Token]) -> bool:
-    """A name, a literal, or a row of literals: most of what is written, and never wrong."""
+    """A name, a literal, or a row of literals: most expressions, and never wrong."""
     if len(tokens) == 1:
         return tokens[0].kind != SYMBOL or tokens[0].text == "*"
     if tokens[0].text == "(" and tokens[-1].text == ")":
@@ -156,12 +156,12 @@ def _plain(tokens: Sequence[Token]) -> bool:
 
 
 class _Skeleton:
-    """Text of the same length as the expression, in which only its shape is left."""
+    """Text with the length and the shape of the expression, without its names and values."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
         self.start = tokens[0].start
-        self.no_type: Token | None = None  # what stands in a CAST where a type should
+        self.no_type: Token | None = None  # the token of a CAST in the position of its type
         self.characters = [" "] * (tokens[-1].end - self.start)
         index = 0
         while index < len(tokens):
@@ -172,7 +172,7 @@ class _Skeleton:
         return "".join(self.characters)
 
     def _put(self, token: Token, text: str) -> None:
-        """Write over the place of a token; what does not fit is cut."""
+        """Write over a token; excess text is cut."""
         at = token.start - self.start
         for offset, character in enumerate(text[: token.end - token.start]):
             self.characters[at + offset] = character
@@ -181,7 +181,7 @@ class _Skeleton:
         return self.tokens[index].upper if 0 <= index < len(self.tokens) else ""
 
     def _write(self, index: int) -> int:
-        """Write the token at `index` and whatever belongs to it; gives the index to go on with."""
+        """Write the token at `index` and the tokens that belong to it; returns the next index."""
         token = self.tokens[index]
         if token.kind == STRING:
             self._put(token, "'" + "x" * (token.end - token.start - 2) + "'")
@@ -201,11 +201,11 @@ class _Skeleton:
         if text == "(" and following in ("SELECT", "WITH", "FROM", "VALUES"):
             end = closing(self.tokens, index)
             self._put(token, "(")
-            self._put(self.tokens[index + 1], "NULL")  # a subquery stands for a value, or for a list of values
+            self._put(self.tokens[index + 1], "NULL")  # a subquery is a value, or a list of values
             self._put(self.tokens[end], ")")
             return end + 1
         if text == "::":
-            self._put(token, "+")  # a cast behind a value is an operator
+            self._put(token, "+")  # a cast after a value is an operator
             return self._type(index + 1)
         if text == ":" and index:  # v:a.b, v:['a']
             self._put(token, " " if following == "[" else ".")
@@ -265,7 +265,7 @@ class _Skeleton:
         return end + 1
 
     def _type(self, index: int) -> int:
-        """The type behind ::, with what stands in brackets behind it."""
+        """The type after ::, with the brackets after it."""
         if index >= len(self.tokens) or self.tokens[index].kind != WORD:
             return index
         self._put(self.tokens[index], "x")
@@ -357,7 +357,7 @@ def _check(text: str, prefix: str, tokens: Sequence[Token]) -> None:
         offset = len(first["start_context"] or "") - len(prefix) + tokens[0].start
         raise _problem(text, tokens, offset, str(first["description"])) from None
     except Exception:
-        # A fault of the reader's own (its stack is finite too) says nothing about the expression.
+        # An internal error of the parser (such as its recursion limit) does not concern the expression.
         return
 
 
@@ -378,7 +378,7 @@ def _problem(text: str, tokens: Sequence[Token], offset: int, description: str) 
 
 
 def _around(tokens: Sequence[Token], index: int) -> Iterable[Token]:
-    """The place itself and the word before it, where that stands behind a value."""
+    """The token itself, and the word before it if that follows a value."""
     if index > 1:
         yield tokens[index - 1]
     if index > 0:

@@ -1,4 +1,4 @@
-"""The names of Spark's own functions, without asking Spark."""
+"""The names of Spark's functions, from a list: no Spark needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anabranch.sql.lexer import Token, tokenize
 
 @dataclass(frozen=True)
 class Counts:
-    """How many arguments a function takes; `most` is None where there is no end."""
+    """The number of arguments that a function takes; `most` is None if it is unlimited."""
 
     least: int
     most: int | None
@@ -35,7 +35,7 @@ def _arguments(count: int) -> str:
 
 @lru_cache(maxsize=1)
 def _listed() -> dict[str, Counts | None]:
-    """A line for each function: its name, and the least and the most arguments it takes, where Spark says so."""
+    """A line for each function: its name, and its minimum and maximum of arguments, if Spark documents them."""
     found: dict[str, Counts | None] = {}
     for line in Path(__file__).with_name("functions.txt").read_text(encoding="utf-8").splitlines():
         name, *counts = line.split()
@@ -44,17 +44,17 @@ def _listed() -> dict[str, Counts | None]:
 
 
 def builtin() -> Collection[str]:
-    """What SHOW FUNCTIONS of Spark lists, operators included, in small letters."""
+    """The names that SHOW FUNCTIONS lists in Spark, including operators, in lower case."""
     return _listed().keys()
 
 
 def counts_of(name: str) -> Counts | None:
-    """How many arguments a function of Spark's takes; None if that is not known."""
+    """The number of arguments of a function of Spark; None if unknown."""
     return _listed().get(name)
 
 
 def calls(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
-    """Names that a bracket follows, and where they stand: calls, and words of the grammar that look like one."""
+    """Names before a bracket, with their indexes: calls, and keywords that look like one."""
     for index, (token, behind) in enumerate(itertools.pairwise(tokens)):
         before = tokens[index - 1].text if index else ""
         if behind.text == "(" and token.is_name and before != ".":

@@ -3,8 +3,7 @@
     window(ts, '10 minutes', '5 minutes')       session_window(ts, '5 minutes')
     HOP(ts, INTERVAL '5' MINUTE, INTERVAL '10' MINUTE), TUMBLE(ts, size), SESSION(ts, gap), and TUMBLE(size)
 
-and parts of them: window.start and window_time(window), TUMBLE_START(ts, size). What is read instead is for
-`ir.group_windows` to know.
+and fields of them: window.start and window_time(window), TUMBLE_START(ts, size). `ir.group_windows` rewrites them.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from anabranch.errors import NotSupported, SqlError, SyntaxProblem
 from anabranch.sql.calls import calls_of, closing, split_commas
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import parse_duration, take_duration
-from anabranch.sql.figures import Figure
 from anabranch.sql.lexer import END, NUMBER, STRING, Span, Token, normal_form
 from anabranch.sql.syntax import Expression, GroupWindow, Select, WindowKind, WindowSpec
+from anabranch.sql.window_arguments import WindowArgument
 
 SPARK = ("WINDOW", "SESSION_WINDOW")
-#: The figures of each in their order, and how many there have to be.
+#: The arguments of each function in order, and how many are required.
 _FIGURES = {
     "WINDOW": (("size", "slide", "start"), 1),
     "SESSION_WINDOW": (("gap",), 1),
@@ -31,15 +30,15 @@ _FIGURES = {
     "HOP": (("slide", "size", "start"), 2),
     "SESSION": (("gap",), 1),
 }
-#: Parts of windows, and the names of columns that are one.
+#: Fields of windows, and the columns with their values.
 _PARTS = {"START": "window_start", "END": "window_end", "ROWTIME": "rowtime", "PROCTIME": ""}
-#: The window of which a function gives a part, and the part.
+#: The window function and the field that a function reads.
 PART_OF = {f"{name}_{part}": (name, part) for name in ("TUMBLE", "HOP", "SESSION") for part in _PARTS}
 _NAMES = frozenset(name.lower() for name in (*_FIGURES, *PART_OF, "CUMULATE"))
 
 
 def with_window(text: str, select: Select) -> Select:
-    """A SELECT that knows which window it groups by; items that are parts of it have names."""
+    """The SELECT with the window that it groups by; items that are fields of the window get names."""
     conditions = [each for each in (select.where, *select.group, select.having, select.qualify) if each is not None]
     expressions = [*(item.tokens for item in select.items), *(each.tokens for each in conditions)]
     calls = [call for tokens in expressions for call in calls_of(_NAMES, tokens)]
@@ -50,7 +49,7 @@ def with_window(text: str, select: Select) -> Select:
         return select
     windows = list(found.values())
     foreign = any(each.call.tokens[0].upper not in SPARK for each in windows)
-    if len(windows) > 1 and not foreign:  # Spark says that there is one
+    if len(windows) > 1 and not foreign:  # Spark reports the error
         return select
     if len(windows) > 1:
         raise _wrong(text, windows[1].call.span, "a SELECT groups by one window, and this is another one")
@@ -61,12 +60,12 @@ def with_window(text: str, select: Select) -> Select:
         raise _wrong(text, window.call.span, message, hint)
     intervals = any(token.upper == "INTERVAL" for token in window.call.tokens)
     items = tuple(item if item.alias is not None else replace(item, alias=_name(item.tokens)) for item in select.items)
-    planned = foreign or intervals or any(map(asks_for_time, expressions))
+    planned = foreign or intervals or any(map(calls_window_time, expressions))
     return replace(select, window=window, planned=planned, items=items)
 
 
-def asks_for_time(tokens: Sequence[Token]) -> bool:
-    """Whether window_time is called: Spark does not take it beside GROUP BY."""
+def calls_window_time(tokens: Sequence[Token]) -> bool:
+    """Whether window_time is called, which Spark refuses with GROUP BY."""
     return any(True for _ in calls_of(frozenset({"window_time"}), tokens))
 
 
@@ -81,7 +80,7 @@ def _check_part(text: str, call: Sequence[Token], found: Mapping[str, GroupWindo
 
 
 def _window(text: str, call: Sequence[Token]) -> GroupWindow:
-    """The window of a call; computed by Spark if a figure of Spark's function is."""
+    """The window of a call; Spark computes it if an argument of Spark's function is not a literal."""
     word, given = call[0].upper, list(split_commas(call[2:-1]))
     expression = Expression(Span(call[0].start, call[-1].end), tuple(call))
     if word == "CUMULATE":
@@ -94,8 +93,8 @@ def _window(text: str, call: Sequence[Token]) -> GroupWindow:
     if not fits and word not in SPARK:
         message = f"in GROUP BY, {word} takes a column with the time and {' and '.join(names[:least])}"
         raise _wrong(text, expression.span, message, f"as in {word}(ts{', INTERVAL 1 MINUTE' * least})")
-    figures = {name: _figure(text, each, name, word) for name, each in zip(names, lengths, strict=False) if each}
-    known = {name: figure for name, figure in figures.items() if figure is not None}
+    arguments = {name: _argument(text, each, name, word) for name, each in zip(names, lengths, strict=False) if each}
+    known = {name: argument for name, argument in arguments.items() if argument is not None}
     whole = "session_window" if "gap" in names else "window"
     if not fits or len(known) < len(lengths):
         return GroupWindow(expression, whole, time, None)
@@ -108,8 +107,8 @@ def _window(text: str, call: Sequence[Token]) -> GroupWindow:
     return GroupWindow(expression, whole, time, WindowSpec(kind, None, along, size.value, slide.value, offset))
 
 
-def _figure(text: str, tokens: list[Token], name: str, function: str) -> Figure | None:
-    """A length of time; to Spark it may be a number of microseconds, or computed."""
+def _argument(text: str, tokens: list[Token], name: str, function: str) -> WindowArgument | None:
+    """A length of time; for Spark's functions also a number of microseconds, or None if computed."""
     span, last, minus = Span(tokens[0].start, tokens[-1].end), tokens[-1], tokens[0].text == "-"
     cursor = Cursor(text, [*tokens, Token(END, "", span.end, span.end)])
     if function not in SPARK:
@@ -124,15 +123,17 @@ def _figure(text: str, tokens: list[Token], name: str, function: str) -> Figure 
         value = None
         with suppress(SqlError):
             value = take_duration(cursor, name) if tokens[0].upper == "INTERVAL" else None
-    return None if value is None else Figure(value, "time", span)
+    return None if value is None else WindowArgument(value, "time", span)
 
 
-def _check(text: str, function: str, figures: Mapping[str, Figure], size: Figure, slide: Figure) -> None:
-    """Lengths are more than nothing, and no slide is longer than its window."""
-    for name, figure in figures.items():
-        if figure.value <= 0 and name != "start":
-            raise _wrong(text, figure.span, f"the {name} of {function}() must be longer than nothing")
-    windows, start = size.value // slide.value, figures.get("start")
+def _check(
+    text: str, function: str, arguments: Mapping[str, WindowArgument], size: WindowArgument, slide: WindowArgument
+) -> None:
+    """Lengths must be positive, and no slide longer than its window."""
+    for name, argument in arguments.items():
+        if argument.value <= 0 and name != "start":
+            raise _wrong(text, argument.span, f"the {name} of {function}() must be longer than nothing")
+    windows, start = size.value // slide.value, arguments.get("start")
     if not windows:
         hint = "HOP has windows with time between them: HOP(t, ts, slide, size)"
         raise _wrong(text, slide.span, f"the slide of {function}() is at most as long as its windows", hint)
@@ -145,7 +146,7 @@ def _check(text: str, function: str, figures: Mapping[str, Figure], size: Figure
 
 
 def _name(tokens: Sequence[Token]) -> str | None:
-    """The name of an item that is a window or a part of one, in Spark or in Flink; None for any other item."""
+    """The name in Spark or Flink of an item that is a window or a field of one; None for any other item."""
     called = len(tokens) > 1 and tokens[1].text == "("
     end = closing(tokens, 1) + 1 if called else 1
     name, behind = tokens[0].name.lower(), [token.name.lower() for token in tokens[end:]]

@@ -2,8 +2,8 @@
 
     WITH w AS (SELECT * FROM TUMBLE(TABLE s, ...)) SELECT ... FROM w GROUP BY ...
 
-reads the windows of s, and can live on their partials; as long as w is a query of its own it cannot. The text stays as
-it is: what is no longer read is marked as dropped.
+reads the windows of s and can use their partials, which a separate query w would prevent. The text does not change:
+CTEs that nothing reads any more are marked as dropped.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from anabranch.sql.syntax import Opaque, Query, Relation, Select, SetOperation
 
 
 def inline_ctes(query: Query) -> Query:
-    """The query with such CTEs put in their places."""
-    # A SELECT that was stepped over as part of an expression (in ORDER BY, say) may read a CTE too.
+    """The query with such CTEs inlined."""
+    # A SELECT inside an expression (in ORDER BY, say) may read a CTE too.
     written = {token.start for token in query.tokens if token.upper == "SELECT"}
     if not query.cte_names() or written != {each.span.start for each, _ in query.selects() if not each.implied}:
         return query
@@ -32,7 +32,7 @@ class _Inliner:
         self.windowed = {_plain_name(each) for each in relations if each.window is not None}
 
     def query(self, query: Query, known: Mapping[str, Relation]) -> Query:
-        """`known` are the relations that CTEs around the query pass through, by name."""
+        """`known` are the relations that outer CTEs pass through, by name."""
         here = dict(known)
         kept: list[int] = []
         ctes: list[tuple[str, Query]] = []
@@ -55,7 +55,7 @@ class _Inliner:
         )
 
     def _passed(self, name: str, query: Query) -> Relation | None:
-        """The relation that a CTE passes through as it is; None if it does more, or if it has to stay."""
+        """The relation that a CTE passes through; None if it does more, or cannot be inlined."""
         select = query.body
         if query.ctes or query.order is not None or query.emission is not None:
             return None
@@ -73,7 +73,7 @@ class _Inliner:
         )
         if not star or len(select.items) > 1 or relation.alias_columns or relation.reshaped or relation.name is None:
             return None
-        # The same name may mean something else where the CTE is read.
+        # The name may resolve differently where the CTE is read.
         if _plain_name(relation) in self.names or name in self.versioned:
             return None
         return None if relation.window is not None and name in self.windowed else relation
@@ -112,14 +112,14 @@ class _Inliner:
 
 
 def _plain_name(relation: Relation) -> str | None:
-    """The name by which a relation can be a CTE."""
+    """The name of a relation that may be a CTE."""
     if relation.name is None or len(relation.name.parts) > 1:
         return None
     return relation.name.last.lower()
 
 
 def gaps_between(query: Query, kept: Sequence[int]) -> list[Span]:
-    """What to cut out of a WITH clause so that these of its entries are left, with commas between them."""
+    """The spans to cut from a WITH clause so that these entries remain, separated by commas."""
     spans = query.cte_spans
     if len(kept) == len(spans):
         return []

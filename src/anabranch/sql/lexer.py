@@ -1,7 +1,7 @@
-"""Text to tokens, by Spark's lexical rules, each token with its place in the text.
+"""Tokenize text by Spark's lexical rules, with the span of each token.
 
-The places matter more than the tokens: expressions reach Spark as the user's own text, so every part of the dialect
-that Anabranch rewrites is cut out of the text by position and nothing else is touched. Knows no grammar.
+The spans matter more than the tokens: expressions reach Spark as the user's own text, so Anabranch cuts the parts of
+the dialect that it rewrites out of the text by offset, and touches nothing else. Knows no grammar.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _PATTERN = re.compile(
 
 _BLANK = frozenset({"space", "comment", "hint"})
 
-#: Hints behind SELECT, of whatever kind.
+#: Hints after SELECT, of any kind.
 HINTS = re.compile(r"/\*\+.*?\*/", re.DOTALL)
-#: What looks like the name of a file that should be in quotes.
+#: An unquoted file name.
 FILE_NAME = re.compile(r"[^\s'\"`;,()]+\.(?:csv|tsv|tab|jsonl?|ndjson|parquet|pq|txt)(?:\.\w+)?", re.IGNORECASE)
 
 
@@ -71,12 +71,12 @@ class Token:
 
     @property
     def name(self) -> str:
-        """The name an identifier token stands for."""
+        """The name of an identifier token, unquoted."""
         return self.text[1:-1].replace("``", "`") if self.kind == QUOTED else self.text
 
     @property
     def value(self) -> str:
-        """The characters a string token stands for."""
+        """The value of a string token."""
         return string_value(self.text)
 
     @property
@@ -85,7 +85,7 @@ class Token:
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens of a text, comments and blanks left out, closed by an END token."""
+    """All tokens of a text without comments and blanks, then an END token."""
     tokens: list[Token] = []
     position = 0
     while position < len(text):
@@ -93,7 +93,7 @@ def tokenize(text: str) -> list[Token]:
         if match is None:
             raise _unreadable(text, position)
         kind, end = match.lastgroup or "", match.end()
-        if kind == "block":  # comments nest, which a pattern cannot follow
+        if kind == "block":  # comments nest, which a pattern cannot match
             end = _skip_comment(text, position)
         elif kind not in _BLANK:
             tokens.append(Token(kind, match.group(), position, end))
@@ -106,7 +106,7 @@ _COMMENT_MARK = re.compile(r"/\*|\*/")
 
 
 def _skip_comment(text: str, start: int) -> int:
-    """Where a comment ends; comments nest."""
+    """The end of a comment; comments nest."""
     depth = 0
     for mark in _COMMENT_MARK.finditer(text, start):
         depth += 1 if mark.group() == "/*" else -1
@@ -136,12 +136,12 @@ def _unreadable(text: str, position: int) -> SyntaxProblem:
 
 OPENING = {"(": ")", "[": "]", "{": "}"}
 CLOSING = frozenset(OPENING.values())
-#: Far beyond what people write; whoever reads an expression after us (Spark among them) does so recursively.
+#: Far beyond what users write; later parsers (such as Spark's) are recursive.
 MAX_DEPTH = 400
 
 
 def check_brackets(text: str, tokens: list[Token]) -> None:
-    """Refuse brackets that do not pair up or nest too deeply, pointing at the one that is wrong."""
+    """Refuse brackets that do not match or nest too deeply, with the span of the wrong one."""
     open_ones: list[Token] = []
     for token in tokens:
         if token.kind != SYMBOL:
@@ -174,7 +174,7 @@ _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
 def string_value(literal: str) -> str:
-    """What a string literal stands for, by Spark's escapes.
+    """The value of a string literal, by Spark's escapes.
 
     >>> string_value(r"'It''s a\\ttab'")
     "It's a\\ttab"
@@ -191,7 +191,7 @@ def string_value(literal: str) -> str:
             return chr(int(unicode, 16))
         if octal is not None:
             return chr(int(octal, 8))
-        if plain in "%_":  # LIKE's own escapes are left to LIKE
+        if plain in "%_":  # escapes of LIKE
             return "\\" + plain
         return _ESCAPES.get(plain, plain)
 
@@ -205,7 +205,7 @@ def quote_name(name: str) -> str:
 
 
 def as_written(name: str) -> str:
-    """A name as SQL writes it, in backquotes where it needs them."""
+    """A name in SQL, in backquotes if it needs them."""
     plain = [token.kind for token in tokenize(name)][:-1] == [WORD]
     return name if plain else quote_name(name)
 
@@ -216,7 +216,7 @@ def quote_string(value: str) -> str:
 
 
 def split_statements(tokens: list[Token]) -> list[list[Token]]:
-    """Cut at semicolons; each piece is closed by an END token at its own end."""
+    """Split at semicolons; each piece ends with an END token at its own end."""
     pieces: list[list[Token]] = []
     current: list[Token] = []
     for token in tokens:
@@ -230,7 +230,7 @@ def split_statements(tokens: list[Token]) -> list[list[Token]]:
 
 
 def words(text: str) -> frozenset[str]:
-    """A set of words, written as a text because long lists of keywords read best that way."""
+    """A set of words from a text, which keeps long lists of keywords readable."""
     return frozenset(text.split())
 
 

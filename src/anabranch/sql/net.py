@@ -1,7 +1,7 @@
-"""NET(changes, n): the rows that are there once all changes are added up, each as often as it counts.
+"""NET(changes, n): the rows that remain after all changes are added up, each repeated by its count.
 
-A stream of changes has rows that come and rows that are taken back, in any order: a column, or an expression, says how
-often a row comes (1, or more) or goes (-1, or less). What it reads is no part of the row.
+A stream of changes has inserted and retracted rows, in any order: a column, or an expression, is the number of copies
+inserted (1 or more) or retracted (-1 or less). The columns that it reads are not part of the row.
 
     NET(orders, IF(op = 'delete', -1, 1))
 
@@ -9,8 +9,7 @@ is read as a relation over the query
 
     SELECT * EXCEPT (op), sum(IF(op = 'delete', -1, 1)) AS __net FROM orders GROUP BY ALL
 
-whose rows are there as often as `__net` says, so that a row that is taken back before it comes counts less than
-nothing, and waits.
+whose rows are repeated by `__net`. A row that is retracted before it is inserted has a negative count until then.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from anabranch.sql.table_functions import TakeRelation, take_source
 from anabranch.sql.terms import take_expression
 
 EXAMPLE = "as in NET(orders, diff), with 1 for a row that comes and -1 for one that is taken back"
-#: The column that says how often a row is there, and what makes so many rows of it.
+#: The column with the count of a row, and the generator that repeats the row.
 TIMES = "__net"
 COUNTED = f"sequence(1, {TIMES})"
 
@@ -65,8 +64,8 @@ def _query(source: Relation, count: Expression, columns: Mapping[str, Span]) -> 
         return Token(QUOTED if text[0] == "`" else WORD if text.isalpha() else SYMBOL, text, span.start, span.end)
 
     start, end = Span(count.span.start, count.span.start), Span(count.span.end, count.span.end)
-    left_out = [unwritten(quote_name(name), span) for name, span in columns.items()]
-    listed = [token for each in left_out for token in (unwritten(",", start), each)][1:]
+    excluded = [unwritten(quote_name(name), span) for name, span in columns.items()]
+    listed = [token for each in excluded for token in (unwritten(",", start), each)][1:]
     rows = *(unwritten(text, start) for text in ("*", "EXCEPT", "(")), *listed, unwritten(")", start)
     total = unwritten("sum", start), unwritten("(", start), *count.tokens, unwritten(")", end)
     items = Item(start, start, None, rows), Item(count.span, count.span, TIMES, total)
@@ -74,7 +73,7 @@ def _query(source: Relation, count: Expression, columns: Mapping[str, Span]) -> 
 
 
 def _columns(count: Sequence[Token], relation: str | None) -> Iterator[tuple[str, Span]]:
-    """The columns that an expression reads, and where it names them."""
+    """The columns that an expression reads, with their spans."""
     first = {token.start: token for token in count}
     for chain in names_in(count):
         parts = chain.parts

@@ -1,8 +1,8 @@
-"""Aggregates under names that Spark does not have: each is an expression over aggregates that it has.
+"""Aggregates that Spark does not have: each is an expression over aggregates of Spark.
 
-`geomean(price) FILTER (WHERE n > 1)` is `exp(avg(ln(price)) FILTER (WHERE n > 1))`. Whatever lives on the partials of
-those lives on partials here. Where they would be larger than need be, as the list that `product` is over, `algebra` has
-parts for the name itself. `own_calls` puts expressions in the place of the calls.
+`geomean(price) FILTER (WHERE n > 1)` is `exp(avg(ln(price)) FILTER (WHERE n > 1))`. If those have
+partials, so does it. If these would be too large, like the list that `product` is defined over, `algebra` has parts for
+the name itself. `own_calls` replaces the calls by expressions.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OwnAggregate:
-    """What an aggregate is, over its parameters; `parts` says that `algebra/aggregates.py` has parts for it."""
+    """The definition of an aggregate over its parameters; `parts`: `algebra/aggregates.py` has parts for it."""
 
     parameters: tuple[str, ...]
     text: str
     parts: bool = False
 
 
-#: By name, in small letters.
+#: By name, in lower case.
 OWN_AGGREGATES = {
     "geomean": OwnAggregate(("x",), "exp(avg(ln(x)))"),
     "product": OwnAggregate(

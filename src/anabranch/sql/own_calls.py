@@ -1,4 +1,4 @@
-"""Calls of aggregates that Spark does not have, as the expressions that they stand for."""
+"""Expand calls of aggregates that Spark does not have into their definitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.sql.own_aggregates import OWN_AGGREGATES, OwnAggregate
 
 
 def own_calls(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int, str]]:
-    """The calls of these aggregates that are in no other: where each begins and ends among the tokens, and what it is.
+    """The outermost calls of these aggregates: start, end and expansion.
 
     >>> text = "1 + geomean(a * b) OVER w"
     >>> list(own_calls(text, tokenize(text)[:-1]))
@@ -36,7 +36,7 @@ def is_own_call(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _end(tokens: Sequence[Token], end: int) -> int:
-    """The last token of a call, with FILTER and OVER behind its bracket."""
+    """The last token of a call, including FILTER and OVER after its bracket."""
     if [each.upper for each in tokens[end + 1 : end + 3]] == ["FILTER", "("]:
         end = closing(tokens, end + 2)
     if [each.upper for each in tokens[end + 1 : end + 2]] == ["OVER"]:
@@ -45,7 +45,7 @@ def _end(tokens: Sequence[Token], end: int) -> int:
 
 
 def pieces(own: OwnAggregate) -> Iterator[str | int | None]:
-    """The text of an aggregate, with the places of its parameters, and None where FILTER and OVER go.
+    """The pieces of a definition: text, indexes of parameters, and None where FILTER and OVER go.
 
     >>> list(pieces(OwnAggregate(("x",), "exp(avg(ln(x)))")))
     ['exp', '(', 'avg', '(', 'ln', '(', '', 0, ')', ')', None, ')']
@@ -80,7 +80,7 @@ def _expanded(text: str, tokens: Sequence[Token], index: int, end: int) -> str:
 
 
 def own_arguments(text: str, tokens: Sequence[Token], index: int) -> list[list[Token]]:
-    """The arguments of the call that starts here; as many as there are parameters."""
+    """The arguments of the call that starts here; raises unless there is one for each parameter."""
     name, last = tokens[index].text.lower(), closing(tokens, index + 1)
     own, span = OWN_AGGREGATES[name], Span(tokens[index].start, tokens[last].end)
     inside = tokens[index + 2 : last]
@@ -95,7 +95,7 @@ def own_arguments(text: str, tokens: Sequence[Token], index: int) -> list[list[T
 
 
 def _written(text: str, tokens: Sequence[Token]) -> str:
-    """A part of the text, with calls of these aggregates as what they are."""
+    """The text of tokens with calls of these aggregates expanded."""
     made, at = "", tokens[0].start
     for first, behind, call in own_calls(text, tokens):
         made += text[at : tokens[first].start] + call

@@ -2,8 +2,8 @@
 
     SELECT * FROM bids WHERE item = :item AND price > ?
 
-A value is never pasted: `literal` alone decides how it is written, and what it writes is one value to every reader of
-the text. Tokens say where parameters are, so those in strings and comments are none, nor are `a::int` and `v:field`.
+A value is never pasted: `literal` alone writes it, as one value for every parser of the text. Parameters are found
+among tokens, so those in strings and comments do not count, nor do `a::int` and `v:field`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from anabranch.sql.lexer import WORD, Span, Token, quote_string, tokenize
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.terms import CLAUSES, ends_value
 
-#: Words that look like names, and behind which a value starts.
+#: Words that look like names, but start a value.
 _BEFORE_VALUES = CLAUSES | {"SELECT", "BY", "VERSION", "CLOCK", "VALUES", "SLIDE", "RETURN"}
-#: Names of our own that are looked for in the text of a query.
+#: Names of our own that are searched for in the text of a query.
 _OWN_NAMES = ("window_id", "_row_num", "_arrival_ts", "_came", "__")
-#: How deep lists and dicts may nest.
+#: The maximum nesting of lists and dicts.
 _MAX_DEPTH = 20
 #: The digits of Spark's longest decimal.
 _MAX_DIGITS = 38
@@ -32,7 +32,7 @@ _MAX_DAYS = 106_751_991
 
 
 def bind_parameters(text: str, positional: Sequence[Any] = (), named: Mapping[str, Any] | None = None) -> str:
-    """The text with a literal in place of each parameter. Errors in it are shown in the text as it was written.
+    """The text with a literal in place of each parameter. Errors in it point into the original text.
 
     >>> bind_parameters("SELECT :a, ':a', b::int, c:a, ?", [None], {"a": "it's"})
     "SELECT 'it\\\\'s', ':a', b::int, c:a, NULL"
@@ -81,14 +81,14 @@ def bind_parameters(text: str, positional: Sequence[Any] = (), named: Mapping[st
 
 
 def _parameters(tokens: list[Token], named: Mapping[str, Any]) -> Iterator[tuple[str | None, Span]]:
-    """The parameters of a text: the name of each (None for ?) and where it stands."""
+    """The parameters of a text: the name of each (None for ?) and its span."""
     for index, token in enumerate(tokens[:-1]):
         if token.text == "?":
             yield None, token.span
         following, before = tokens[index + 1], tokens[index - 1] if index else None
         if token.text != ":" or following.kind != WORD or following.start != token.end:
             continue
-        # Behind a value, a colon reads a field of it. A blank in front of it is how people write parameters.
+        # After a value, a colon reads a field of it. Users write a blank before a parameter.
         starts = before is None or not ends_value(before) or before.upper in _BEFORE_VALUES
         if starts or (before is not None and before.end < token.start and following.text in named):
             yield following.text, Span(token.start, following.end)
@@ -99,9 +99,9 @@ def _missing(text: str, span: Span, message: str, hint: str | None) -> UnknownNa
 
 
 def literal(value: Any, depth: int = 0) -> str:
-    """A value of Python's as a literal of Spark SQL.
+    """A Python value as a literal of Spark SQL.
 
-    What is negative stands in brackets: `1 -:n` must not become a comment, nor `:n::string` lose its sign. Times
+    Negative values are in brackets: `1 -:n` must not become a comment, nor `:n::string` lose its sign. Times
     without a zone are in UTC, as everywhere.
 
     >>> literal(-1), literal(b"\\x00\\xff"), literal([1, None]), literal(timedelta(hours=-1))
@@ -142,14 +142,14 @@ def literal(value: Any, depth: int = 0) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A scalar of NumPy's as Python's own; its times count in units that nobody sees."""
+    """A scalar of NumPy as a Python value; its times are integers of some unit."""
     if type(value).__name__ in ("ndarray", "datetime64", "timedelta64"):
         raise UsageError(f"a value of NumPy's type {type(value).__name__} is not taken", hint="give Python's own type")
     return value.item()
 
 
 def _is_missing(value: Any) -> bool:
-    """What pandas has in place of NULL."""
+    """Whether a value is a NULL of pandas."""
     return type(value).__name__ in ("NAType", "NaTType")
 
 
@@ -160,7 +160,7 @@ def _string(value: str) -> str:
     except UnicodeEncodeError as error:
         raise UsageError("the text is not valid Unicode: it has half of a surrogate pair") from error
     written = quote_string(text).replace("`", "\\u0060")  # placeholders are backquoted names
-    # A text is looked through for these names; in a value they are no names.
+    # The text is searched for these names; in a value they are not names.
     return written.replace("_", "\\u005f") if any(name in text.lower() for name in _OWN_NAMES) else written
 
 

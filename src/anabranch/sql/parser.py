@@ -81,7 +81,7 @@ def parse_statement(text: str, tokens: list[Token]) -> Statement:
 
 
 def _unquoted_file(text: str, tokens: list[Token]) -> SyntaxProblem | None:
-    """What to say of a statement that makes no sense, if the name of a file in it is not in quotes."""
+    """The problem of a file name without quotes, if a statement that does not parse has one."""
     for before, token in pairwise(tokens):
         found = FILE_NAME.match(text, token.start) if before.upper in ("FROM", "JOIN", "DESCRIBE") else None
         if found is not None and token.kind != STRING:
@@ -113,7 +113,7 @@ def _one_statement(text: str, tokens: list[Token]) -> Statement:
 
 
 def _expect_end(cursor: Cursor) -> None:
-    """Nothing may be left; if something is, the word in front of it may be a clause that is misspelt."""
+    """Refuse remaining tokens; the word before them may be a misspelt clause."""
     if cursor.at_end:
         return
     for token in (cursor.current, cursor.previous):
@@ -283,7 +283,7 @@ _FORMS: dict[str, tuple[_Form, ...]] = {"FORMAT": ("text", "json"), "GRAPH": ("m
 
 
 def _explain_options(cursor: Cursor) -> tuple[bool, _Form]:
-    """ANALYZE, GRAPH, or a list of options in brackets. A view may have these names: then nothing follows them."""
+    """ANALYZE, GRAPH, or a list of options in brackets. A view may have these names: then it is the last token."""
     if cursor.ahead(1).kind != END and cursor.take("ANALYZE"):
         return True, "text"
     if cursor.ahead(1).kind != END and cursor.take("GRAPH"):

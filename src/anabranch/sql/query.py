@@ -1,7 +1,7 @@
-"""The grammar of queries, down to clauses; expressions are stepped over and kept as spans.
+"""The grammar of queries, down to clauses; expressions are kept as spans.
 
-What Anabranch adds to FROM is in `relations` and `windows`, when results come out in `emission`. Whether an expression
-is well formed is for `expressions` and Spark to say.
+`relations` and `windows` have the extensions of FROM, `emission` those for when results are emitted. `expressions` and
+Spark check whether an expression is well formed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from anabranch.sql.cursor import Cursor
 from anabranch.sql.dialects.selects import name_of_call, read_notations, take_brackets
 from anabranch.sql.durations import is_unit
 from anabranch.sql.emission import take_emission
-from anabranch.sql.group_windows import asks_for_time, with_window
+from anabranch.sql.group_windows import calls_window_time, with_window
 from anabranch.sql.inline import inline_ctes
 from anabranch.sql.lexer import CLOSING, NUMBER, STRING, WORD, Span, Token
 from anabranch.sql.relations import take_from, take_values
@@ -33,7 +33,7 @@ from anabranch.sql.terms import (
 def parse_query(cursor: Cursor, *, nested: bool = False, inline: bool = True) -> Query:
     """WITH ... body ORDER BY ... LIMIT ... and an emission clause.
 
-    Without `inline`, a CTE that only passes a relation through stays a CTE.
+    Without `inline`, a CTE that only passes a relation through remains a CTE.
     """
     first = cursor.index
     with cursor.deeper():
@@ -54,7 +54,7 @@ def _query(cursor: Cursor, nested: bool) -> Query:
         expressions += take_expressions(cursor, "an expression")
     order_tokens = tuple(cursor.tokens[order_start : cursor.index])
     order = Span(order_tokens[0].start, order_tokens[-1].end) if order_tokens else None
-    if isinstance(body, Select) and body.window is not None and asks_for_time(order_tokens):
+    if isinstance(body, Select) and body.window is not None and calls_window_time(order_tokens):
         body = replace(body, planned=True)
     emission = take_emission(cursor)
     if emission is not None and nested and emission.stream:
@@ -225,7 +225,7 @@ def _group(cursor: Cursor) -> tuple[list[Expression], bool]:
 
 
 def _subqueries(cursor: Cursor, first: int, relations: list[Relation]) -> tuple[Query, ...]:
-    """Queries inside expressions: a bracket followed by SELECT or WITH that is no relation of the FROM clause."""
+    """Queries inside expressions: SELECT or WITH after a bracket, outside the relations of FROM."""
     found: list[Query] = []
     index, last = first, cursor.index
     taken = [relation.span for relation in relations]

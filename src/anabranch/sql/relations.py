@@ -1,4 +1,4 @@
-"""The grammar of FROM: names, quoted paths, functions, subqueries and joins, with what Anabranch adds to them."""
+"""The grammar of FROM: names, quoted paths, functions, subqueries and joins, with the extensions of Anabranch."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ TakeQuery = Callable[[Cursor], Query]
 
 #: Methods that take a percentage, in Postgres and DuckDB.
 _METHODS = ("BERNOULLI", "SYSTEM", "RESERVOIR")
-#: The name of relations with UNION between them, until they are given one.
+#: The name of relations joined by UNION without an alias.
 UNION_NAME = "__union"
 _NUMBER = re.compile(r"\s*[\d.]+\s*")
 _CLOCKS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "LOCALTIMESTAMP", "TIMESTAMP", "DATE")
 
 
 def take_from(cursor: Cursor, take_query: TakeQuery) -> tuple[list[Relation], bool, list[LateralView]]:
-    """Everything behind FROM, whether something in it is LATERAL, and the lateral views.
+    """The relations of FROM, whether one is LATERAL, and the lateral views.
 
-    A relation can be a query, which holds relations: `take_query` is the rule for one in brackets.
+    A relation can be a query: `take_query` is the rule for one in brackets.
     """
     relations = [take_relation(cursor, "", take_query)]
     views: list[LateralView] = []
     lateral = False
     while True:
         if cursor.take(","):
-            if cursor.at("WHERE") and has_brackets(cursor):  # as printed queries have it
+            if cursor.at("WHERE") and has_brackets(cursor):  # as in printed queries
                 return relations, lateral, views
             is_lateral = cursor.take("LATERAL")
             relations.append(replace(take_relation(cursor, ",", take_query), lateral=is_lateral))
@@ -141,7 +141,7 @@ def take_relation(cursor: Cursor, join: str, take_query: TakeQuery) -> Relation:
         span = Span(before, cursor.previous.end)
         relation = replace(relation, alias=name, alias_span=span, alias_columns=columns)
         relation = _refreshable(cursor, _as_of(cursor, relation))
-        if relation.sample is None and at_sample(cursor):  # behind the alias, as others have it
+        if relation.sample is None and at_sample(cursor):  # after the alias, as in other systems
             relation = _sampled(cursor, relation)
         relation = _notation(cursor, relation)
     return relation
@@ -211,7 +211,7 @@ def _stream(cursor: Cursor, join: str, take_inner: TakeRelation) -> Relation:
 
 
 def _notation(cursor: Cursor, relation: Relation) -> Relation:
-    """Windows behind a relation."""
+    """Windows after a relation."""
     while True:
         found: SpelledWindow | Bracket
         if at_bracket(cursor.tokens, cursor.index):
@@ -230,7 +230,7 @@ def _notation(cursor: Cursor, relation: Relation) -> Relation:
 
 
 def _union(cursor: Cursor, first: Relation, take_query: TakeQuery) -> Relation:
-    """Relations with UNION, or U, between them, as a query with windows in brackets has them."""
+    """Relations joined by UNION or U, in a query with windows in brackets."""
     relations = [first]
     while _at_union(cursor):
         cursor.advance()
@@ -264,7 +264,7 @@ def at_sample(cursor: Cursor) -> bool:
 
 
 def _sampled(cursor: Cursor, relation: Relation) -> Relation:
-    """TABLESAMPLE [method] (...) [REPEATABLE (n)]: Spark has it behind a query, and without a method."""
+    """TABLESAMPLE [method] (...) [REPEATABLE (n)]: in Spark it follows a query and has no method."""
     start = cursor.advance().start
     method = cursor.current.upper in _METHODS and bool(cursor.advance())
     opening = cursor.expect("(")
@@ -280,7 +280,7 @@ def _sampled(cursor: Cursor, relation: Relation) -> Relation:
 
 
 def _refuse_misspelt_windows(cursor: Cursor) -> None:
-    """Refuse a function of windows with a letter too many, too few or mistaken: short names may be others."""
+    """Refuse a misspelt window function (one letter added, missing or wrong), unless its name is short."""
     place = 2 if cursor.at("TABLE", "(") else 0
     token, long = cursor.ahead(place), [name for name in WINDOW_FUNCTIONS if len(name) > 4]
     guess = misspelt(token, long) if cursor.ahead(place + 1).text == "(" else None
@@ -296,7 +296,7 @@ def _refreshable(cursor: Cursor, relation: Relation) -> Relation:
 
 
 def at_refreshable(cursor: Cursor) -> bool:
-    """Whether this is the word REFRESHABLE, and not an alias: one that has columns, or is a qualifier somewhere."""
+    """Whether this is the keyword REFRESHABLE, not an alias: that has columns, or qualifies a name."""
     if not cursor.at("REFRESHABLE") or cursor.ahead(1).text == "(":
         return False
     pairs = zip(cursor.tokens, cursor.tokens[1:], strict=False)
@@ -313,7 +313,7 @@ def _named(cursor: Cursor, join: str) -> Relation:
 
 
 def at_query(cursor: Cursor) -> bool:
-    """Whether a query starts here (brackets around it stepped over in thought)."""
+    """Whether a query starts here, in brackets or not."""
     distance = 0
     while cursor.ahead(distance).text == "(":
         distance += 1

@@ -1,4 +1,4 @@
-"""Edits of a text by position, and the way back: from a place in the edited text to its place in the original."""
+"""Edits of a text by offset, and the mapping of spans in the edited text back to the original."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anabranch.sql.lexer import Span
 
 @dataclass(frozen=True)
 class Edit:
-    """Replace the characters of `span` by `text`; `origin` is where the text came from, if not from there."""
+    """Replace the characters of `span` by `text`; `origin` is the span that the text came from, by default `span`."""
 
     span: Span
     text: str
@@ -19,13 +19,13 @@ class Edit:
 
 @dataclass(frozen=True)
 class Spliced:
-    """An edited stretch of text that knows where its characters came from."""
+    """An edited text with the origin of each character."""
 
     text: str
     origins: tuple[tuple[int, int, int, int], ...]  # (start, end) here, (start, end) in the original
 
     def original(self, start: int, end: int) -> Span:
-        """The place in the original of a place here; inside a replacement, all that was replaced."""
+        """The original span of a span here; inside a replacement, all that was replaced."""
         first = last = None
         for here_start, here_end, there_start, there_end in self.origins:
             same_length = here_end - here_start == there_end - there_start
@@ -40,7 +40,7 @@ class Spliced:
 
 
 def splice(text: str, span: Span, edits: Iterable[Edit]) -> Spliced:
-    """The text of `span` with the edits made. Edits lie inside the span; one inside another is dropped.
+    """The text of `span` with the edits applied. Edits must be inside the span; one inside another is dropped.
 
     >>> splice("a + b", Span(0, 5), [Edit(Span(0, 1), "x"), Edit(Span(0, 0), "(")]).text
     '(x + b'

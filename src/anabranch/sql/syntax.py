@@ -1,6 +1,6 @@
-"""The shapes a text of the dialect parses into: statements, queries and relations, each with its place in the text.
+"""The syntax tree of the dialect: statements, queries and relations, each with its span in the text.
 
-Expressions are spans, never trees: they reach Spark as the user's own text. Nothing here knows what a name means.
+Expressions are spans, never trees: they reach Spark as the user's own text. Names are not resolved here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def respelt(text: str, tokens: Iterable[Token]) -> Iterator[Edit]:
-    """What is to be written of these tokens where it is not what the text has."""
+    """Edits for the tokens whose text differs from the source text."""
     return (
         Edit(token.span, token.text)
         for token in tokens
@@ -40,7 +40,7 @@ def respelt(text: str, tokens: Iterable[Token]) -> Iterator[Edit]:
 
 @dataclass(frozen=True)
 class Name:
-    """A name as written, with the parts between its dots."""
+    """A name as written, split at its dots."""
 
     parts: tuple[str, ...]
     span: Span
@@ -63,7 +63,7 @@ class Argument:
     tokens: tuple[Token, ...] = ()
 
 
-#: The column that says what is new in an epoch, in the windows of joins of chunks that ask for it; never shown.
+#: The hidden column that marks the new rows of an epoch, in the windows of joins of chunks.
 NEWEST = "__newest"
 
 WindowKind = Literal["tumble", "hop", "cumulate", "session", "sliding", "landmark", "slide_by_row", "chunks", "own"]
@@ -73,23 +73,21 @@ WindowKind = Literal["tumble", "hop", "cumulate", "session", "sliding", "landmar
 class WindowSpec:
     """A window function over a relation, in any of its spellings.
 
-    Windows lie along an attribute: a column (`time_column`; None is the event time of the stream), the number of a row
-    in the order of arrival, or the time of its arrival. Figures are microseconds; with `rows` they are counts of rows
-    or plain numbers, and so are the bounds of windows.
+    Windows are ranges of an attribute: a column (`time_column`; None is the event time of the stream), the number of a
+    row in arrival order, or its arrival time. Arguments are microseconds; with `rows` they are counts of rows or plain
+    numbers, and so are the bounds of windows.
 
     `size` is the gap of a session, `slide` the step of a cumulating window. `offset` is the origin of sliding and
-    landmark windows. `every` is after how many rows (`by` arrival or by rank) a window of SLIDE_BY_ROW ends.
-    `partition` holds the columns that sessions, or counts of rows, are kept apart by. `filled` asks for windows without
-    rows too. `block` is how many chunks a window of CHUNKS holds, counted in chunks then; 0 is each chunk by itself.
-    `own` are the windows of a function that a window type has brought, of the kind of that name, and `columns` those
-    that they depend on besides.
-    `pairs` asks for NEWEST: whether the row (once), or some row (every), is in the newest slide or chunk of its window.
-    What a kind has no use for is 0.
+    landmark windows. A window of SLIDE_BY_ROW ends after `every` rows (`by` arrival or rank).
+    `partition` holds the columns that partition sessions or counts of rows. `filled` includes windows without rows.
+    `block` is the number of chunks in a window of CHUNKS; 0: each chunk by itself. `own` is the window type of a
+    registered function (kind "own"), and `columns` the further columns that its windows depend on. `pairs` adds NEWEST:
+    whether the row (once), or some row (every), is in the newest slide or chunk of its window. Unused fields are 0.
     """
 
     kind: WindowKind
     time_column: str | None
-    time_span: Span  # of the descriptor; of the whole call where there is none
+    time_span: Span  # of the descriptor, or else of the call
     size: int
     slide: int
     offset: int
@@ -107,7 +105,7 @@ class WindowSpec:
 
     @cached_property
     def type(self) -> WindowType[Any]:
-        """The type of windows that this is a spelling of."""
+        """The window type of this call."""
         if self.own is not None:
             return self.own
         if self.kind == "session":
@@ -127,17 +125,17 @@ class WindowSpec:
 
     @property
     def counts_by_key(self) -> bool:
-        """Whether the rows of each key are counted apart. Time is the same for all keys."""
+        """Whether rows are counted by key. Time is the same for all keys."""
         return self.kind == "sliding" and bool(self.partition) and self.attribute == "row_num"
 
     @property
     def along_numbers(self) -> bool:
-        """Whether windows lie along the numbers of rows in the order of arrival."""
+        """Whether windows are ranges of row numbers in arrival order."""
         return self.attribute == "row_num" or self.type.cut_by_key
 
     @property
     def by_row(self) -> bool:
-        """Whether a row is enough to tell its windows: a session, say, depends on the rows around it."""
+        """Whether a row alone determines its windows; a session, for example, depends on other rows."""
         return self.type.by_row and not self.filled
 
 
@@ -145,7 +143,7 @@ class WindowSpec:
 class Watermark:
     """How progress follows the event times in `column`, by a rule; with `key`, for each value of that column.
 
-    Durations in microseconds. `expression` is what the rule has Spark compute of each row.
+    Durations are in microseconds. `expression` is the value of the rule for each row, computed by Spark.
     """
 
     column: str
@@ -155,15 +153,15 @@ class Watermark:
     ahead: int | None = None
     key: Name | None = None
     expression: Expression | None = None
-    lull: Span | None = None  # of THEN BY CLOCK, behind the time-out
+    lull: Span | None = None  # of THEN BY CLOCK, after the time-out
 
 
 @dataclass(frozen=True)
 class Relation:
-    """One thing in a FROM clause.
+    """An item of a FROM clause.
 
     `kind` says which of the fields are set: a `name` (with `version` for AS OF), a quoted `path`, a `function` with
-    `arguments`, a `subquery`, or text that is Spark's own business (`opaque`: VALUES, LATERAL VIEW and the like).
+    `arguments`, a `subquery`, or text that only Spark parses (`opaque`: VALUES, LATERAL VIEW and the like).
     A window function over a name, a path or a subquery is that relation with `window` set. A watermark function around
     it adds to the `watermarks` that its stream must have.
     """
@@ -179,7 +177,7 @@ class Relation:
     subquery: Query | None = None
     version: int | None = None
     version_span: Span | None = None  # of AS OF VERSION n or INCLUDING PROVISIONAL
-    provisional: bool = False  # what has not fired yet as well
+    provisional: bool = False  # results that have not fired yet too
     current: bool = False  # FOR SYSTEM_TIME AS OF PROCTIME()
     window: WindowSpec | None = None
     watermarks: tuple[Watermark, ...] = ()
@@ -187,27 +185,27 @@ class Relation:
     condition: Span | None = None  # ON or USING, keyword included
     condition_tokens: tuple[Token, ...] = ()
     alias_columns: tuple[str, ...] = ()  # t(a, b)
-    reshaped: bool = False  # PIVOT or UNPIVOT behind it
+    reshaped: bool = False  # followed by PIVOT or UNPIVOT
     lateral: bool = False  # the word is before it: a subquery that sees the relations before it
-    cte: str | None = None  # the CTE that stood here in its place
+    cte: str | None = None  # the CTE that this was inlined for
     refreshable: Span | None = None  # of the word REFRESHABLE
     net: Net | None = None  # the rows of the subquery are changes
-    sample: Sample | None = None  # some of the rows of the subquery
+    sample: Sample | None = None  # a sample of the subquery
     moment: Expression | None = None  # FOR SYSTEM_TIME AS OF with the time of another relation
     versions: Versions | None = None  # each row is joined with the version in force at its time
-    meets: tuple[Meeting, ...] = ()  # conditions of its join that a notation stands for
-    spelled: SpelledWindow | None = None  # while a SELECT is read: windows in the notation of another system
-    bracket: Bracket | None = None  # the same, behind an input of a join
+    implied_conditions: tuple[ImpliedCondition, ...] = ()  # join conditions from a notation
+    spelled: SpelledWindow | None = None  # while a SELECT is parsed: windows in the notation of another system
+    bracket: Bracket | None = None  # the same, after an input of a join
 
     @property
     def exposed(self) -> str | None:
-        """The name by which columns of this relation can be qualified."""
+        """The name that qualifies the columns of this relation."""
         return self.alias or self.cte or (self.name.last if self.name is not None else None)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`left sign right`; in a join with versions these are on the right."""
+    """`left sign right`; in a join with versions the right operand is the version's."""
 
     left: tuple[Token, ...]
     sign: str
@@ -217,8 +215,8 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Versions:
-    """Which of the versions in a relation a row is joined with: the nearest that `time` allows, of the same `keys`, and
-    as near as the `bounds` and the `tolerance` say. Without a right side `time` compares with their event time."""
+    """How a row is joined with a version: the nearest that satisfies `time`, with the same `keys`, within the `bounds`
+    and the `tolerance`. Without a right operand `time` compares with the event time of the versions."""
 
     span: Span  # of the words of the join
     keys: tuple[Comparison, ...]
@@ -230,13 +228,13 @@ class Versions:
 
     @property
     def expressions(self) -> Iterator[Expression]:
-        """What is written beside ON."""
+        """The expressions beside ON."""
         return (each for each in (self.match, self.moment, self.tolerance) if each is not None)
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """A condition that a notation stands for: a text of our own, in which `n0`, `n1` and so on are these columns."""
+class ImpliedCondition:
+    """A condition from a notation: a text of our own, in which `n0`, `n1` and so on are these columns."""
 
     text: str
     names: tuple[Name, ...]
@@ -252,7 +250,7 @@ class Net:
 
 @dataclass(frozen=True)
 class Sample:
-    """TABLESAMPLE behind a relation, and how Spark has it."""
+    """TABLESAMPLE after a relation, and its text for Spark."""
 
     span: Span
     text: str
@@ -267,11 +265,11 @@ class Item:
     alias: str | None
     tokens: tuple[Token, ...]  # of the expression
     bare_alias: Token | None = None  # an alias without AS
-    brackets: tuple[Bracket, ...] = ()  # while a SELECT is read: windows behind its aggregates
+    brackets: tuple[Bracket, ...] = ()  # while a SELECT is parsed: windows after its aggregates
 
     @property
     def star(self) -> bool:
-        """Whether it stands for several columns: *, t.*, * EXCEPT (a, b)."""
+        """Whether it expands to several columns: *, t.*, * EXCEPT (a, b)."""
         for index, token in enumerate(self.tokens):
             if token.text == "*":
                 starts = index == 0 or self.tokens[index - 1].text == "."
@@ -279,8 +277,8 @@ class Item:
         return False
 
     @property
-    def left_out(self) -> frozenset[str]:
-        """The columns behind * EXCEPT, in lower case."""
+    def excluded(self) -> frozenset[str]:
+        """The columns of * EXCEPT, in lower case."""
         star = next(index for index, token in enumerate(self.tokens) if token.text == "*")
         return frozenset(token.name.lower() for token in self.tokens[star + 2 :] if token.is_name)
 
@@ -291,7 +289,7 @@ class Expression:
     tokens: tuple[Token, ...]
 
     def sql(self, text: str) -> str:
-        """The expression as Spark reads it."""
+        """The expression as Spark SQL."""
         return splice(text, self.span, respelt(text, self.tokens)).text
 
 
@@ -302,7 +300,7 @@ class Select:
     span: Span
     distinct: bool
     items: tuple[Item, ...]
-    from_span: Span | None  # what stands between FROM and the next clause
+    from_span: Span | None  # between FROM and the next clause
     relations: tuple[Relation, ...]
     lateral: bool
     where: Expression | None
@@ -315,16 +313,16 @@ class Select:
     subqueries: tuple[Query, ...]  # inside expressions
     tail_expressions: tuple[Expression, ...] = ()
     qualify: Expression | None = None
-    windows: tuple[tuple[str, tuple[Token, ...]], ...] = ()  # WINDOW w AS (...): what stands between the brackets
+    windows: tuple[tuple[str, tuple[Token, ...]], ...] = ()  # WINDOW w AS (...): the tokens in brackets
     views: tuple[LateralView, ...] = ()
-    implied: bool = False  # only its relation is written
-    meets: tuple[Meeting, ...] = ()  # conditions beside WHERE that a notation stands for
+    implied: bool = False  # the text has only its relation
+    implied_conditions: tuple[ImpliedCondition, ...] = ()  # conditions from a notation, in addition to WHERE
     window: GroupWindow | None = None
-    planned: bool = False  # Spark would not read it as it is written
+    planned: bool = False  # Spark cannot parse it as written
 
     @property
     def unwritten(self) -> tuple[list[tuple[str, Span | None]], str]:
-        """What is not written of it: before its relation, piece by piece with what it stands for, and behind it."""
+        """The implied text: pieces before its relation, each with its span, and the text after it."""
         if not self.implied:
             return [], ""
         pieces: list[tuple[str, Span | None]] = []
@@ -337,8 +335,8 @@ class Select:
 
 @dataclass(frozen=True)
 class GroupWindow:
-    """The window that a SELECT groups by, and what Spark calls it. Without a time it lies along the event time; `spec`
-    are its windows but for that, and none where a figure is computed."""
+    """The window that a SELECT groups by, and its name in Spark. Without a time it uses the event time; `spec` is the
+    rest, and None if Spark has to compute an argument."""
 
     call: Expression
     name: str
@@ -348,7 +346,7 @@ class GroupWindow:
 
 @dataclass(frozen=True)
 class LateralView:
-    """LATERAL VIEW [OUTER] generator(...) alias AS a, b, behind the first `after` relations of FROM."""
+    """LATERAL VIEW [OUTER] generator(...) alias AS a, b, after the first `after` relations of FROM."""
 
     span: Span
     outer: bool
@@ -367,7 +365,7 @@ class SetOperation:
 
 @dataclass(frozen=True)
 class Opaque:
-    """A query body that is Spark's own business: VALUES, TABLE t."""
+    """A query body that only Spark parses: VALUES, TABLE t."""
 
     span: Span
     rows: tuple[Expression, ...] = ()  # of VALUES
@@ -375,10 +373,10 @@ class Opaque:
 
 @dataclass(frozen=True)
 class Emission:
-    """When results come out: when windows close (`close`), when triggers fire, with every run (`feed`), or just when
-    somebody looks (`read`, as without a clause).
+    """When results are emitted: when windows close (`close`), when triggers fire, with every run (`feed`), or only on
+    reading (`read`, as without a clause).
 
-    `first` starts a delay at the first change after an emission rather than at each; `stream` shows the changes
+    `first` starts a delay at the first change after an emission rather than at each; `stream` emits the changes
     themselves, with undo, ptime and ver.
     """
 
@@ -391,11 +389,11 @@ class Emission:
     end: bool = False
     late: Literal["correct", "archive", "drop", "fail"] = "correct"
     stream: bool = False
-    budget: Budget | None = None  # how much of what closes a run may show
+    budget: Budget | None = None  # how many closed windows a run may emit
 
     @property
     def by_key(self) -> bool:
-        """Whether answers come out key by key: later than they are known, or numbered."""
+        """Whether results are emitted by key: with a delay, or numbered."""
         return self.mode in ("close", "triggers") or self.stream
 
 
@@ -412,17 +410,17 @@ class Query:
     order_expressions: tuple[Expression, ...] = ()  # of ORDER BY, LIMIT and OFFSET
     cte_columns: tuple[tuple[str, ...], ...] = ()  # the names that WITH name(a, b) gives, one entry a CTE
     cte_spans: tuple[Span, ...] = ()  # from the name to the closing bracket
-    dropped: tuple[Span, ...] = ()  # text of CTEs that nothing reads any more
+    dropped: tuple[Span, ...] = ()  # text of unused CTEs
     tokens: tuple[Token, ...] = field(default=(), repr=False, compare=False)  # as they are written
 
     def selects(self) -> Iterator[tuple[Select, Query]]:
-        """Every SELECT block, with the query whose body it is part of; outer ones first."""
+        """Every SELECT block, with the query that it is in; outer ones first."""
         yield from _selects(self.body, self)
         for _, query in self.ctes:
             yield from query.selects()
 
     def relations(self) -> Iterator[Relation]:
-        """Every relation, those of subqueries included."""
+        """Every relation, including those of subqueries."""
         for select, _ in self.selects():
             yield from select.relations
 
@@ -439,29 +437,29 @@ class Query:
             yield from inner.queries()
 
     def sql(self, text: str) -> str:
-        """The query as it stands in the text, as a query."""
+        """The text of the query."""
         before, behind = self.body.unwritten if isinstance(self.body, Select) else ([], "")
         return f"{''.join(piece for piece, _ in before)}{self.span.of(text)}{behind}"
 
     @property
     def spelled(self) -> bool:
-        """Whether something in it is in the words of another system."""
+        """Whether it uses a notation of another system."""
         versions = any(relation.versions is not None for relation in self.relations())
         return versions or any(select.planned for select, _ in self.selects())
 
     @property
     def needs_plan(self) -> bool:
-        """Whether it says what Spark's SQL has no words for: it reaches Spark as its plan is written."""
+        """Whether Spark's SQL cannot express it: then Spark gets the SQL of its plan."""
         return self.spelled or any(relation.window or relation.net for relation in self.relations())
 
     @property
-    def asks_for_window_ids(self) -> bool:
-        """Whether it names the column of the ids of windows; windows have none otherwise."""
+    def uses_window_ids(self) -> bool:
+        """Whether it names the column of window ids, which windows otherwise do not have."""
         return any(token.is_name and token.name.lower() == "window_id" for token in self.tokens)
 
     @property
     def emits(self) -> bool:
-        """Whether it, or a query inside it, says when results come out."""
+        """Whether it, or a query inside it, has an emission clause."""
         return any(emission.mode != "read" for emission in self.emissions())
 
     def nested(self) -> Iterator[Query]:
@@ -474,7 +472,7 @@ class Query:
 
 
 def all_of(relation: Relation, items: tuple[Item, ...] = (), group: Expression | None = None) -> Query:
-    """A query of which only the relation is written: all of its rows and columns, or these items."""
+    """A query whose text has only the relation: all of its rows and columns, or these items."""
     sample = relation.sample.span if relation.sample is not None else None
     behind = (relation.alias_span, relation.version_span, relation.refreshable, sample)
     span = Span(relation.span.start, max(each.end for each in (relation.span, *behind) if each is not None))
@@ -520,7 +518,7 @@ def _selects(body: Select | SetOperation | Query | Opaque, owner: Query) -> Iter
 
 @dataclass(frozen=True)
 class Statement:
-    text: str  # the whole script; the statement alone where it was rewritten to its canonical form
+    text: str  # the script; only the statement if rewritten to canonical form
     span: Span
     tokens: tuple[Token, ...] = field(default=(), kw_only=True, repr=False, compare=False)
 
@@ -541,7 +539,7 @@ class ColumnDefinition:
     span: Span
 
 
-#: The value of an option: a literal, or `{"env": name}` and `{"secret": name}` for what must not be written down.
+#: The value of an option: a literal, or `{"env": name}` or `{"secret": name}`, so that no secret is stored.
 OptionValue = str | int | float | bool | dict[str, str]
 
 
@@ -605,7 +603,7 @@ class CreateSink(Statement):
     view: Name
     into: SourceSpec
     if_not_exists: bool
-    or_replace: bool = False  # refused by the parser: what was written would stay
+    or_replace: bool = False  # refused by the parser: written rows cannot be replaced
 
 
 @dataclass(frozen=True)
@@ -662,7 +660,7 @@ class Copy(Statement):
 
 @dataclass(frozen=True)
 class CopyTo(Statement):
-    """COPY (query) TO 'file'; COPY v TO 'file' is that of SELECT * FROM v."""
+    """COPY (query) TO 'file'; COPY v TO 'file' copies SELECT * FROM v."""
 
     query: Query
     path: str
@@ -685,12 +683,12 @@ class Refresh(Statement):
 @dataclass(frozen=True)
 class Show(Statement):
     what: str
-    like: str | None = None  # a pattern for names of functions
+    like: str | None = None  # a pattern of function names
 
 
 @dataclass(frozen=True)
 class ShowCreate(Statement):
-    """SHOW CREATE STREAM s: the statement that makes it."""
+    """SHOW CREATE STREAM s: the statement that creates it."""
 
     kind: Literal["stream", "table", "view", "sink"]
     target: Name
@@ -698,7 +696,7 @@ class ShowCreate(Statement):
 
 @dataclass(frozen=True)
 class Describe(Statement):
-    """The columns of something; a file is given as it stands in a FROM clause."""
+    """The columns of an object; a file is written as in a FROM clause."""
 
     target: Name
     is_file: bool = False
@@ -706,8 +704,8 @@ class Describe(Statement):
 
 @dataclass(frozen=True)
 class Explain(Statement):
-    """What a query would do; `view` is set where it is just the name of something there is. The format `rules` is the
-    query as a typed plan, and that plan after each rule that changed it."""
+    """What a query would do; `view` is set for the name of an existing object. The format `rules` prints the query as a
+    typed plan, and the plan after each rule that changed it."""
 
     query: Query
     view: Name | None = None

@@ -1,6 +1,6 @@
-"""The call of a function over a relation in FROM: a source, a time column and figures, by position or by name.
+"""The call of a function over a relation in FROM: a source, a time column and arguments, by position or by name.
 
-Which functions there are, and what their figures mean, is for `windows` and `watermarks` to say.
+`windows` and `watermarks` define the functions and the meaning of their arguments.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from anabranch.sql.lexer import WORD, Span, Token
 from anabranch.sql.syntax import Name, Relation
 
 TakeRelation = Callable[[Cursor, str], Relation]
-Figure = TypeVar("Figure")
+Value = TypeVar("Value")
 
 SOURCE, TIME, KEY = "source", "time", "key"
 
 
 @dataclass(frozen=True)
 class TableFunction:
-    """What a function takes: parameters in the order in which they can stand without names."""
+    """The signature of a function: its parameters in positional order."""
 
     order: tuple[str, ...]
-    names: Mapping[str, str]  # what a parameter can be called -> the parameter
-    shown: tuple[str, ...]  # the names to tell somebody who does not know them
+    names: Mapping[str, str]  # name or synonym of a parameter -> the parameter
+    shown: tuple[str, ...]  # the names to list in errors
     example: str
     optional: tuple[str, ...] = ()
     partitioned: bool = False
-    columns: tuple[str, ...] = ()  # the parameters that are columns of the source, beside the time
+    columns: tuple[str, ...] = ()  # the parameters that are columns of the source, except the time
 
 
 @dataclass(frozen=True)
-class Call(Generic[Figure]):
-    """What a call of a function gives it."""
+class Call(Generic[Value]):
+    """The arguments of a call."""
 
     span: Span
     source: Relation
     time: Name | None
     partition: tuple[Name, ...]
-    figures: Mapping[str, Figure]
+    arguments: Mapping[str, Value]
     columns: tuple[Name, ...] = ()
 
 
 def at_function(cursor: Cursor, functions: Mapping[str, TableFunction]) -> bool:
-    """Whether one of these functions is called here; without a bracket behind it, the word is a name."""
+    """Whether one of these functions is called here; without a bracket the word is a name."""
     token = cursor.current
     return token.kind == WORD and cursor.ahead(1).text == "(" and token.upper in functions
 
@@ -55,15 +55,15 @@ def take_call(
     cursor: Cursor,
     functions: Mapping[str, TableFunction],
     take_relation: TakeRelation,
-    take_figure: Callable[[Cursor, str], Figure],
-) -> Call[Figure]:
-    """F(TABLE t, DESCRIPTOR(ts), figure, ...), F(t, ts, figure, ...) or F(name => ..., ...) in any order."""
+    take_argument: Callable[[Cursor, str], Value],
+) -> Call[Value]:
+    """F(TABLE t, DESCRIPTOR(ts), argument, ...), F(t, ts, argument, ...) or F(name => ..., ...) in any order."""
     token = cursor.advance()
     function = functions[token.upper]
     source: Relation | None = None
     time: Name | None = None
     partition: tuple[Name, ...] = ()
-    figures: dict[str, Figure] = {}
+    arguments: dict[str, Value] = {}
     columns: dict[str, Name] = {}
     given: set[str] = set()
     cursor.expect("(")
@@ -72,7 +72,7 @@ def take_call(
         if cursor.current.is_name and cursor.ahead(1).text == "=>":
             parameter = _named(cursor, token, function)
         elif cursor.at("DESCRIPTOR", "(") and TIME in given:
-            parameter = KEY  # as Calcite has it: SESSION(TABLE t, DESCRIPTOR(ts), DESCRIPTOR(k), INTERVAL ...)
+            parameter = KEY  # as in Calcite: SESSION(TABLE t, DESCRIPTOR(ts), DESCRIPTOR(k), INTERVAL ...)
             if not function.partitioned:
                 raise refuse_keys(cursor.text, token.upper, cursor.current.span, "second DESCRIPTOR")
         elif position < len(function.order):
@@ -96,12 +96,12 @@ def take_call(
         elif parameter in function.columns:
             columns[parameter] = _descriptor(cursor)
         else:
-            figures[parameter] = take_figure(cursor, parameter)
+            arguments[parameter] = take_argument(cursor, parameter)
         if cursor.take(")"):
             break
         cursor.expect(",")
     span = Span(token.start, cursor.previous.end)
-    missing = [each for each in function.order if each not in (SOURCE, TIME, *function.optional, *figures, *columns)]
+    missing = [each for each in function.order if each not in (SOURCE, TIME, *function.optional, *arguments, *columns)]
     column = "a time column" if set(function.order[2:]) - set(function.optional) else "a column"
     no_time = time is None and TIME in function.order and TIME not in function.optional
     if source is None or no_time or missing:
@@ -113,7 +113,7 @@ def take_call(
             end=span.end,
             hint=f"as in {function.example}",
         )
-    return Call(span, source, time, partition, figures, tuple(columns[each] for each in function.columns))
+    return Call(span, source, time, partition, arguments, tuple(columns[each] for each in function.columns))
 
 
 def _with_article(parameter: str) -> str:
@@ -140,7 +140,7 @@ def _named(cursor: Cursor, function: Token, known: TableFunction) -> str:
 
 
 def take_source(cursor: Cursor, take_relation: TakeRelation) -> Relation:
-    """A relation, TABLE before it or around it."""
+    """A relation, with TABLE before it or around it."""
     bracket = cursor.at("TABLE", "(") and cursor.ahead(2).upper not in ("SELECT", "WITH")
     cursor.take("TABLE")
     if bracket:
@@ -179,7 +179,7 @@ def refuse_keys(text: str, function: str, span: Span, what: str) -> SyntaxProble
 
 
 def _keys(cursor: Cursor, partition: tuple[Name, ...]) -> tuple[Name, ...]:
-    """DESCRIPTOR(k, ...) in the place of PARTITION BY k, ..."""
+    """DESCRIPTOR(k, ...) instead of PARTITION BY k, ..."""
     start = cursor.current.start
     bracket = cursor.take("DESCRIPTOR", "(")
     columns = [cursor.expect_name("a column")]
@@ -199,7 +199,7 @@ def _keys(cursor: Cursor, partition: tuple[Name, ...]) -> tuple[Name, ...]:
 
 
 def _another_column(cursor: Cursor) -> bool:
-    """Whether a comma goes on with the columns of PARTITION BY, and not with the next argument."""
+    """Whether the columns of PARTITION BY continue after the comma, not the next argument."""
     following = [cursor.ahead(distance) for distance in range(5)]
     if following[0].text != "," or not following[1].is_name or following[2].text != ",":
         return False
@@ -215,7 +215,7 @@ def _descriptor(cursor: Cursor) -> Name:
 
 
 def take_attribute(cursor: Cursor) -> Name:
-    """What windows lie along: a column, or row-num and arrival-ts, which are names although they are not quoted."""
+    """The attribute of windows: a column, or row-num or arrival-ts, which need no quotes."""
     first, dash, last = cursor.current, cursor.ahead(1), cursor.ahead(2)
     if dash.text == "-" and f"{first.upper}-{last.upper}" in ("ROW-NUM", "ARRIVAL-TS"):
         for _ in range(3):

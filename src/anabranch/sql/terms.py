@@ -1,7 +1,7 @@
-"""The words that end a clause, and how an expression is stepped over and kept as a span.
+"""The words that end a clause, and the parsing of an expression into a span.
 
-Whether an expression is well formed is for `expressions` to say; here only its end is found. A clause whose first word
-is misspelt looks like part of the expression before it, so that is noticed here too.
+This module finds only the end of an expression; `expressions` checks its syntax. A clause whose first word is misspelt
+looks like part of the expression before it, so this module detects that too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anabranch.sql.syntax import Argument, Expression, OptionValue
 SET_OPERATORS = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS"})
 JOIN_WORDS = frozenset({"JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "SEMI", "ANTI"})
 TAIL = frozenset({"WINDOW", "QUALIFY", "SORT", "CLUSTER", "DISTRIBUTE"})
-#: Words that end an expression or a FROM item when they stand outside brackets.
+#: Words that end an expression or a FROM item, outside brackets.
 CLAUSES = (
     frozenset({"FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "ON", "USING", "LATERAL"})
     | SET_OPERATORS
@@ -30,7 +30,7 @@ OPERATOR_WORDS = words(
     "AND OR NOT IS IN LIKE ILIKE RLIKE REGEXP BETWEEN DISTINCT CASE WHEN THEN ELSE DIV INTERVAL ESCAPE ALL ANY SOME"
     " EXISTS OVER ROWS RANGE PRECEDING FOLLOWING TIMESTAMP DATE TIME TIMESTAMP_NTZ TIMESTAMP_LTZ TO COLLATE FROM"
 )
-#: What a misspelt word is compared with.
+#: The keywords that a misspelt word is compared with.
 _OFTEN_MISSPELT = (
     "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT", "QUALIFY",
     "JOIN", "TRIGGER", "EMIT", "LATERAL", "USING", "MATCH_CONDITION",
@@ -61,7 +61,7 @@ def misspelt(word: Token, known: Collection[str] = _OFTEN_MISSPELT) -> str | Non
 
 
 def _one_edit(one: str, other: str) -> bool:
-    """Whether a letter was added, left out or mistaken (swapped letters have the same letters sorted)."""
+    """Whether one letter was added, omitted or changed (swapped letters have the same letters sorted)."""
     if len(one) == len(other):
         return sum(a != b for a, b in zip(one, other, strict=True)) <= 1
     short, long = sorted((one, other), key=len)
@@ -79,7 +79,7 @@ def meant(text: str, word: Token, keyword: str) -> SyntaxProblem:
 
 
 def refuse_misspelt(cursor: Cursor) -> None:
-    """Raise if this word, behind a value or a relation, can only be a clause that is misspelt."""
+    """Raise if this word, after a value or a relation, can only be a misspelt clause."""
     following = cursor.ahead(1)
     goes_on = following.kind in (QUOTED, STRING, NUMBER) or (
         following.kind == WORD and following.upper not in CLAUSES | JOIN_WORDS | OPERATOR_WORDS | {"AS", "END"}
@@ -102,14 +102,14 @@ def join_ahead(cursor: Cursor) -> bool:
 
 
 def at_group(cursor: Cursor) -> bool:
-    """GROUP BY; and GROUPBY or GROUP-BY, as queries with windows in brackets may have it."""
+    """GROUP BY; and GROUPBY or GROUP-BY in queries with windows in brackets."""
     if cursor.at("GROUP", "-", "BY") or (cursor.at("GROUPBY") and cursor.ahead(1).is_name):
         return has_brackets(cursor)
     return cursor.at("GROUP", "BY")
 
 
 def take_expression(cursor: Cursor, what: str, *, stop_at_as: bool = False) -> Expression:
-    """Step over one expression: up to a comma, a closing bracket or a clause outside brackets."""
+    """Take one expression: up to a comma, a closing bracket or a clause outside brackets."""
     start = cursor.index
     cases = 0
     while not cursor.at_end:
@@ -168,7 +168,7 @@ def inside_expression(cursor: Cursor, word: str, first: bool) -> bool:
 
 
 def take_expressions(cursor: Cursor, what: str) -> list[Expression]:
-    """Expressions with commas between them."""
+    """Expressions separated by commas."""
     found = [take_expression(cursor, what)]
     while cursor.take(","):
         found.append(take_expression(cursor, what))
@@ -195,7 +195,7 @@ def take_arguments(cursor: Cursor) -> tuple[Argument, ...]:
 
 
 def option_value(argument: Argument) -> OptionValue | None:
-    """The value of an option: a literal, an interval as a text, or where a secret is; None if it is none of these."""
+    """The value of an option: a literal, an interval as a text, or a reference to a secret; else None."""
     tokens = argument.tokens
     if argument.value is not None or not tokens:
         return argument.value

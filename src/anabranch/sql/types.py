@@ -1,8 +1,8 @@
-"""The types of other systems under the names that Spark has for them, in columns and in casts:
+"""Translate the types of other systems to Spark's, in columns and in casts:
 
     CREATE STREAM s (name TEXT, n INT8, ts TIMESTAMP(3))        x::TEXT, CAST(x AS DOUBLE PRECISION)
 
-Types that a column cannot have are refused here, with one that it can.
+Refuses types that a column cannot have, with an alternative.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMES = {
 _NUMBERS = (
     "a number: of seconds, which make_dt_interval(0, 0, 0, n) makes an interval, or of months: make_ym_interval(0, n)"
 )
-#: Types that a column cannot have, and what to use in their place.
+#: Types that a column cannot have, and what to use instead.
 _INSTEAD = {
     "JSON": "STRING",
     "JSONB": "STRING",
@@ -50,17 +50,17 @@ _ZONES = {
     "WITH LOCAL TIME ZONE": "TIMESTAMP",
     "WITHOUT TIME ZONE": "TIMESTAMP_NTZ",
 }
-_DIGITS = 6  # of a second, that a time of Spark has
+_DIGITS = 6  # of a second, in a time of Spark
 
 
 def column_type(text: str, tokens: list[Token]) -> str:
-    """The type of a column as Spark says it; raises for one that cannot be kept."""
+    """Spark's name of the type of a column; raises for a type that cannot be stored."""
     edits = list(_renamed(text, tokens, column=True))
     return splice(text, Span(tokens[0].start, tokens[-1].end), edits).text
 
 
 def with_types(text: str, tokens: list[Token]) -> list[Token]:
-    """The tokens of a statement with the types of casts as Spark has them, each where it is written."""
+    """The tokens of a statement with the types of casts under Spark's names, at their spans."""
     found: list[Token] = []
     done = 0
     for edit in _cast_types(text, tokens):
@@ -88,7 +88,7 @@ def _cast_types(text: str, tokens: list[Token]) -> list[Edit]:
 
 def _renamed(text: str, tokens: list[Token], *, column: bool = False) -> Iterator[Edit]:
     """The edits of one type, with the types inside it."""
-    inside: list[str] = []  # of which types, from the outermost in
+    inside: list[str] = []  # the enclosing types, outermost first
     names = False  # whether the next word is the name of a field
     end = tokens[-1].end if tokens else 0
     tokens = [*tokens, *(Token(END, "", end, end) for _ in range(8))]
@@ -123,7 +123,7 @@ def _renamed(text: str, tokens: list[Token], *, column: bool = False) -> Iterato
 
 
 def _spark_name(text: str, tokens: list[Token]) -> tuple[int, str | None]:
-    """How many tokens from here on say which type it is, and how Spark says it; None if it says it like that."""
+    """The number of tokens of the type, and Spark's name for it; None if that is the same."""
     first, second = tokens[0].upper, tokens[1].upper
     if (first, second) == ("DOUBLE", "PRECISION"):
         return 2, "DOUBLE"
@@ -160,7 +160,7 @@ def _time(text: str, tokens: list[Token]) -> tuple[int, str | None]:
 
 
 def _type_end(tokens: list[Token], index: int) -> int:
-    """Behind the last token of the type that starts at a token."""
+    """The index after the last token of the type that starts at `index`."""
     if tokens[index].kind != WORD:
         return index
     word, end = tokens[index].upper, index + 1

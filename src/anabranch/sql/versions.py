@@ -3,7 +3,7 @@
     FROM trades t ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.ts) TOLERANCE INTERVAL 5 MINUTES ON t.item = q.item
     FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.currency = r.currency
 
-What is read here is which side of each comparison is of the versions, and which comparison picks the version.
+This finds the operand of each comparison that is of the versions, and the comparison that selects the version.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EQUAL = ("=", "==", "<=>")
 
 
 def at_match(cursor: Cursor) -> bool:
-    """Whether MATCH_CONDITION (...) or TOLERANCE stands here, and no alias."""
+    """Whether MATCH_CONDITION (...) or TOLERANCE comes next, not an alias."""
     return cursor.at("MATCH_CONDITION", "(") or at_tolerance(cursor)
 
 
@@ -32,7 +32,7 @@ def at_tolerance(cursor: Cursor) -> bool:
 
 
 def take_versions(cursor: Cursor, words: Span, kinds: Sequence[str], relation: Relation) -> Relation:
-    """A relation of versions with what stands behind it: MATCH_CONDITION, TOLERANCE, and ON or USING."""
+    """A relation of versions with its clauses: MATCH_CONDITION, TOLERANCE, and ON or USING."""
     return _Reader(cursor, words, relation).take(frozenset(kinds))
 
 
@@ -85,7 +85,7 @@ class _Reader:
         return Expression(_span(tokens), tokens)
 
     def _condition(self) -> tuple[Relation, tuple[Token, ...]]:
-        """ON or USING; and the condition behind ON, without a TOLERANCE behind it."""
+        """ON or USING; and the condition of ON, without a TOLERANCE after it."""
         cursor, relation = self.cursor, self.relation
         if not cursor.at("ON") and not cursor.at("USING"):
             return relation, ()
@@ -141,7 +141,7 @@ class _Reader:
             yield from self._pieces(piece) if nested else [piece]
 
     def _comparison(self, tokens: Sequence[Token], positional: bool = False) -> Comparison:
-        """A comparison of the two sides, turned so that the versions are on its right."""
+        """A comparison between the inputs, turned so that the versions are the right operand."""
         depth, at = 0, []
         for index, token in enumerate(tokens):
             if token.kind == SYMBOL:
@@ -170,13 +170,13 @@ class _Reader:
         raise self._wrong(span, what, hint)
 
     def _side(self, tokens: Sequence[Token]) -> str:
-        """`versions` or `other`, by the names that columns are qualified by; nothing if none is, `both` if all are."""
+        """`versions`, `other` or `both`, by the qualifiers of the columns; empty without qualifiers."""
         qualifiers = [chain.parts[0] for chain in chains(tokens) if len(chain.parts) > 1]
         own = [self.name is not None and each.lower() == self.name.lower() for each in qualifiers]
         return "" if not own else "versions" if all(own) else "both" if any(own) else "other"
 
     def _time(self, match: Expression | None, rest: list[Comparison]) -> tuple[Comparison, list[Comparison]]:
-        """The comparison of times that picks the version, and bounds on how far it is from there."""
+        """The comparison of times that selects the version, and the bounds on its distance."""
         moment = self.relation.moment
         if moment is not None:
             if self._side(moment.tokens) == "versions":

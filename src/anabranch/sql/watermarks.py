@@ -1,8 +1,7 @@
-"""How a text says how progress follows the rows of a stream.
+"""The grammar of watermarks: how progress follows the rows of a stream.
 
-Progress belongs to the stream, so CREATE STREAM says it, by the WATERMARK clause. OctoSQL says it in the query, by a
-function over the stream; that is read here too. A relation inside such a function is that relation, with a watermark
-that its stream must have.
+Progress belongs to the stream, so the WATERMARK clause is part of CREATE STREAM. OctoSQL has it in the query, as a
+function over the stream; this module parses that too, as the relation with a watermark that its stream must have.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ MOST_ROWS = 10_000
 
 
 def take_watermark(cursor: Cursor) -> Watermark:
-    """WATERMARK FOR ts, how progress follows it, and in any order
+    """WATERMARK FOR ts, a rule, and in any order
     [PER KEY k] [IDLE AFTER ... [THEN BY CLOCK]] [AHEAD AT MOST ...].
 
-    How it follows: AS ts - INTERVAL 5 SECONDS (or another expression of ts), ORDERED, LAGGING 10 ROWS,
+    The rule: AS ts - INTERVAL 5 SECONDS (or another expression of ts), ORDERED, LAGGING 10 ROWS,
     PERCENTILE 95 OF 1000 ROWS [EVERY 100 ROWS], FROM PUNCTUATION WHERE condition.
     """
     start = cursor.current.start
@@ -78,7 +77,7 @@ def take_watermark(cursor: Cursor) -> Watermark:
 
 
 def _computed(cursor: Cursor, column: str) -> tuple[Rule, Expression | None]:
-    """ts - INTERVAL 5 SECONDS, which needs no computing, or another expression of the event time."""
+    """ts - INTERVAL 5 SECONDS, which Spark need not compute, or another expression of the event time."""
     first = cursor.index
     expression = _take_expression(cursor, "an expression of the event-time column")
     last = cursor.index
@@ -105,7 +104,7 @@ def _computed(cursor: Cursor, column: str) -> tuple[Rule, Expression | None]:
     return Computed(expression.sql(cursor.text)), expression
 
 
-#: What comes behind an expression in a stream's definition.
+#: The words after an expression in the definition of a stream.
 _BEHIND = (("PER", "KEY"), ("IDLE", "AFTER"), ("AHEAD", "AT"), ("KEEP",), ("ON", "ERROR"), ("FROM",), ("SERVER",))
 
 
@@ -145,9 +144,9 @@ def _rows(cursor: Cursor) -> None:
 # ---- functions
 
 
-def _function(example: str, *figures: str) -> TableFunction:
-    order = (SOURCE, TIME, *figures)
-    names = {"source": SOURCE, "time_field": TIME, **{each: each for each in figures}}
+def _function(example: str, *arguments: str) -> TableFunction:
+    order = (SOURCE, TIME, *arguments)
+    names = {"source": SOURCE, "time_field": TIME, **{each: each for each in arguments}}
     return TableFunction(order, names, tuple(names), example, ("frequency",))
 
 
@@ -173,22 +172,22 @@ def take_watermark_function(cursor: Cursor, join: str, take_relation: TakeRelati
     """max_diff_watermark(source => TABLE(t), time_field => DESCRIPTOR(ts), offset => INTERVAL 5 SECONDS), or
     percentile_watermark(..., events => 1000, percentile => 95, frequency => 100)."""
     call = take_call(cursor, _FUNCTIONS, take_relation, lambda at, parameter: _FIGURES[parameter](at))
-    figures = call.figures
+    arguments = call.arguments
     rule: Rule
-    if "offset" in figures:
-        rule = Delay(int(figures["offset"]))
+    if "offset" in arguments:
+        rule = Delay(int(arguments["offset"]))
     else:
-        rule = Percentile(int(figures["events"]), figures["percentile"], int(figures.get("frequency", 1)))
+        rule = Percentile(int(arguments["events"]), arguments["percentile"], int(arguments.get("frequency", 1)))
     assert call.time is not None, "its functions cannot do without"
     mark = Watermark(call.time.last, call.span, rule)
     return replace(call.source, span=call.span, watermarks=(*call.source.watermarks, mark), join=join)
 
 
-# ---- figures
+# ---- arguments
 
 
 def _take_delay(cursor: Cursor) -> int:
-    """How far the bound stays behind the highest event time."""
+    """The distance of the bound from the highest event time."""
     start = cursor.current.start
     delay = take_duration(cursor, "how late rows may be")
     if delay < 0:
@@ -202,7 +201,7 @@ def _take_delay(cursor: Cursor) -> int:
 
 
 def _take_percentage(cursor: Cursor) -> float:
-    """How many of a hundred rows lie above the bound."""
+    """The percentage of rows above the bound."""
     text = cursor.current.text
     plain = cursor.current.kind == NUMBER and re.fullmatch(r"\d{1,3}(\.\d{1,9})?", text) is not None
     if not plain or float(text) > 100:
@@ -212,7 +211,7 @@ def _take_percentage(cursor: Cursor) -> float:
 
 
 def _take_events(cursor: Cursor) -> int:
-    """How many of the last rows are looked at."""
+    """The number of last rows considered."""
     return _kept(cursor, "how many of the last rows are looked at")
 
 
@@ -231,7 +230,7 @@ def _kept(cursor: Cursor, what: str) -> int:
 
 
 def _take_frequency(cursor: Cursor) -> int:
-    """After how many rows the bound is taken anew."""
+    """The number of rows between updates of the bound."""
     return _at_least_one(cursor, "after how many rows the bound is taken anew")
 
 
@@ -249,11 +248,11 @@ _FIGURES: dict[str, Callable[[Cursor], float]] = {
 }
 
 
-# ---- the way back
+# ---- the text of a rule
 
 
 def watermark_text(column: str, rule: Rule) -> str:
-    """The clause as one would write it.
+    """The text of the clause.
 
     >>> watermark_text("ts", Delay(5_000_000))
     'WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS'

@@ -1,6 +1,6 @@
-"""The window functions of FROM, in the spellings of several systems, all to one shape.
+"""The window functions of FROM, in the spellings of several systems, parsed into one form.
 
-Windows that are not written as functions are for `dialects` to read.
+`dialects` parses windows that are not functions.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Literal
 from anabranch.algebra.windows import FUNCTIONS, WindowType
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.figures import Figure, origin_text, take_figure, take_length, take_origin
 from anabranch.sql.lexer import STRING, Span, tokenize
 from anabranch.sql.syntax import Name, Relation, WindowKind, WindowSpec, all_of
 from anabranch.sql.table_functions import KEY, SOURCE, TIME, Call, TableFunction, TakeRelation, at_function, take_call
+from anabranch.sql.window_arguments import WindowArgument, origin_text, take_argument, take_length, take_origin
 
 _NAMES = {
     "data": SOURCE,
@@ -44,7 +44,7 @@ _PAIRS: tuple[Literal["none", "once", "every"], ...] = ("none", "once", "every")
 _STRATEGIES: tuple[Literal["auto", "panes", "windows", "adaptive", "rows", "bins"], ...] = (
     "auto", "panes", "windows", "adaptive", "rows", "bins",
 )  # fmt: skip
-#: What can stand for a parameter that is no figure.
+#: The words that some parameters take.
 _WORDS: dict[str, tuple[str, ...]] = {
     "by": ("row_num", "rank"), "filled": ("false", "true"), "strategy": _STRATEGIES, "pairs": _PAIRS
 }  # fmt: skip
@@ -62,14 +62,14 @@ _APART = ("every", "by", "filled", "strategy", "block", "pairs")
 _OPTIONAL = ("offset", "origin", "by", "filled", "strategy", "block", "pairs")
 
 
-def _function(example: str, *figures: str, partitioned: bool = False) -> TableFunction:
+def _function(example: str, *arguments: str, partitioned: bool = False) -> TableFunction:
     names = {SOURCE: "DATA", TIME: "TIMECOL", "offset": "`OFFSET`"}
-    order = (SOURCE, TIME, *figures)
+    order = (SOURCE, TIME, *arguments)
     shown = tuple(names.get(each, each.upper()) for each in (*order, *([KEY] if partitioned else [])))
     known = (
-        _NAMES if "gap" not in figures else {**_NAMES, "size": "gap"}
+        _NAMES if "gap" not in arguments else {**_NAMES, "size": "gap"}
     )  # the size of a session, to Calcite, is its gap
-    optional = _OPTIONAL if "block" in figures else (TIME, *_OPTIONAL)  # chunks have no column of their own
+    optional = _OPTIONAL if "block" in arguments else (TIME, *_OPTIONAL)  # chunks have no column of their own
     return TableFunction(order, known, shown, example, optional, partitioned)
 
 
@@ -103,13 +103,13 @@ _OF_THE_LANGUAGE = {
 
 
 class _Functions(Mapping[str, TableFunction]):
-    """The window functions of the language, and those that window types have brought."""
+    """The built-in window functions, and those of registered window types."""
 
     def __getitem__(self, name: str) -> TableFunction:
         if name in _OF_THE_LANGUAGE:
             return _OF_THE_LANGUAGE[name]
         _import_types()
-        return _brought(FUNCTIONS[name])
+        return _signature(FUNCTIONS[name])
 
     def __iter__(self) -> Iterator[str]:
         _import_types()
@@ -120,7 +120,7 @@ class _Functions(Mapping[str, TableFunction]):
 
 
 WINDOW_FUNCTIONS = _Functions()
-#: The entry points under which other packages name their window types: each is there once it is imported.
+#: The entry points of window types in other packages: an import registers the type.
 ENTRY_POINTS = "anabranch.windows"
 
 
@@ -130,13 +130,13 @@ def _import_types() -> None:
         point.load()
 
 
-def _brought(windows: type[WindowType[Any]]) -> TableFunction:
-    """What the function of a window type takes: the fields of the class, those with a default if one wants to."""
+def _signature(windows: type[WindowType[Any]]) -> TableFunction:
+    """The signature of the function of a window type: the fields of the class; those with a default are optional."""
     given: tuple[Field[Any], ...] = fields(windows) if is_dataclass(windows) else ()
     names = tuple(each.name for each in given)
     optional = tuple(each.name for each in given if each.default is not MISSING)
-    figures = ["10" if name in windows.counts else "INTERVAL 1 MINUTE" for name in names if name not in optional]
-    example = f"{windows.function}({', '.join(('TABLE t', 'DESCRIPTOR(ts)', *figures, *windows.columns))})"
+    arguments = ["10" if name in windows.counts else "INTERVAL 1 MINUTE" for name in names if name not in optional]
+    example = f"{windows.function}({', '.join(('TABLE t', 'DESCRIPTOR(ts)', *arguments, *windows.columns))})"
     taken = (*names, *windows.columns)
     return TableFunction(
         (SOURCE, TIME, *taken),
@@ -162,21 +162,21 @@ def at_table_of_windows(cursor: Cursor) -> bool:
 def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation) -> Relation:
     """TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL ...), the same with named parameters, or TUMBLE(t, ts, INTERVAL ...)."""
     function = cursor.current.upper
-    call = take_call(cursor, WINDOW_FUNCTIONS, take_relation, _figure)
+    call = take_call(cursor, WINDOW_FUNCTIONS, take_relation, _argument)
     return windowed(cursor.text, function, call, join)
 
 
-def windowed(text: str, function: str, call: Call[Figure], join: str) -> Relation:
-    """The relation of a call behind its windows."""
+def windowed(text: str, function: str, call: Call[WindowArgument], join: str) -> Relation:
+    """The relation of a call, with its windows."""
     source = call.source
-    if source.window is not None or source.sample is not None:  # windows of windows are those of a query over them
+    if source.window is not None or source.sample is not None:  # windows over windows need a subquery
         query = all_of(source)
         source = Relation("subquery", query.span, subquery=query, alias=source.exposed)
     attribute = _attribute(call.time)
     counts = FUNCTIONS[function].counts if function not in _KINDS else ()
     _check_units(text, call, attribute, counts)
-    _check_strategy(text, function, call.figures.get("strategy"))
-    values = {name: figure.value for name, figure in call.figures.items()}
+    _check_strategy(text, function, call.arguments.get("strategy"))
+    values = {name: argument.value for name, argument in call.arguments.items()}
     if function not in _KINDS:
         return replace(source, span=call.span, window=_own(text, call, function, values), join=join)
     size = values.get("gap", values.get("size", 0))
@@ -204,19 +204,19 @@ def windowed(text: str, function: str, call: Call[Figure], join: str) -> Relatio
 
 
 def call_text(window: WindowSpec, along: str | None, apart: Sequence[str]) -> tuple[str, str]:
-    """The call of a window function that has these windows: what stands before its relation, and behind it."""
+    """The call of a window function with these windows: the text before its relation, and after it."""
     unit: Literal["time", "rows", "number"] = "time"
     if window.rows:
         unit = "rows" if window.attribute == "row_num" else "number"
 
-    def figure(value: int) -> str:
-        return Figure(value, unit, window.time_span).sql
+    def argument(value: int) -> str:
+        return WindowArgument(value, unit, window.time_span).sql
 
     slide = {"cumulate": "STEP"}.get(window.kind, "SLIDE")
     size = {"session": "GAP"}.get(window.kind, "SIZE")
     given = {
-        slide: figure(window.slide) if window.slide and window.kind not in ("tumble", "session") else "",
-        size: figure(window.size) if window.size else "",
+        slide: argument(window.slide) if window.slide and window.kind not in ("tumble", "session") else "",
+        size: argument(window.size) if window.size else "",
         "EVERY": f"{window.every} ROWS" if window.every else "",
         "BY": "'rank'" if window.by == "rank" else "",
         "BLOCK": str(window.block) if window.block else "",
@@ -226,7 +226,7 @@ def call_text(window: WindowSpec, along: str | None, apart: Sequence[str]) -> tu
     if window.offset and window.kind in ("sliding", "landmark"):
         given["ORIGIN"] = str(window.offset) if window.rows else origin_text(window.offset)
     elif window.offset:
-        given["`OFFSET`"] = figure(window.offset)
+        given["`OFFSET`"] = argument(window.offset)
     column = along if window.attribute == "column" else window.attribute
     behind = [f"DESCRIPTOR({column})"] if column else []
     behind += [f"{name} => {text}" for name, text in given.items() if text]
@@ -235,13 +235,13 @@ def call_text(window: WindowSpec, along: str | None, apart: Sequence[str]) -> tu
 
 
 def is_call(text: str) -> bool:
-    """Whether a relation is written as the call of a window function, or as TABLE around one."""
+    """Whether a relation is the call of a window function, or TABLE around one."""
     words = [token.upper for token in tokenize(text)[:3]]
     return words[:1] == ["TABLE"] or (words[1:2] == ["("] and words[0] in WINDOW_FUNCTIONS)
 
 
-def _own(text: str, call: Call[Figure], function: str, values: Mapping[str, int]) -> WindowSpec:
-    """The windows of a type that has brought its function."""
+def _own(text: str, call: Call[WindowArgument], function: str, values: Mapping[str, int]) -> WindowSpec:
+    """The windows of a registered type."""
     try:
         windows = FUNCTIONS[function](**values)
     except ValueError as error:
@@ -264,28 +264,28 @@ def _own(text: str, call: Call[Figure], function: str, values: Mapping[str, int]
     )
 
 
-def _figure(cursor: Cursor, parameter: str) -> Figure:
+def _argument(cursor: Cursor, parameter: str) -> WindowArgument:
     if parameter in _WORDS:
         return _word(cursor, _WORDS[parameter], parameter)
     if parameter == "origin":
         return take_origin(cursor)
     what = "after how many rows a window ends" if parameter == "every" else f"the {parameter} of the window"
-    return take_figure(cursor, what) if parameter == "offset" else take_length(cursor, what)
+    return take_argument(cursor, what) if parameter == "offset" else take_length(cursor, what)
 
 
-def _word(cursor: Cursor, known: tuple[str, ...], parameter: str) -> Figure:
-    """Which of some words stands here, by its place among them."""
+def _word(cursor: Cursor, known: tuple[str, ...], parameter: str) -> WindowArgument:
+    """The index of the next token in `known`."""
     token = cursor.current
     word = (token.value if token.kind == STRING else token.name).lower().replace("-", "_")
     if word not in known:
         raise cursor.problem(f"expected {', '.join(known[:-1])} or {known[-1]} for {parameter.upper()}", known=known)
     cursor.advance()
-    return word_figure(parameter, word, token.span)
+    return word_argument(parameter, word, token.span)
 
 
-def word_figure(parameter: str, word: str, span: Span) -> Figure:
-    """One of the words of a parameter, by its place among them."""
-    return Figure(_WORDS[parameter].index(word), "number", span)
+def word_argument(parameter: str, word: str, span: Span) -> WindowArgument:
+    """The word of a parameter as its index among the allowed words."""
+    return WindowArgument(_WORDS[parameter].index(word), "number", span)
 
 
 def _attribute(time: Name | None) -> Literal["column", "row_num", "arrival_ts"]:
@@ -295,45 +295,47 @@ def _attribute(time: Name | None) -> Literal["column", "row_num", "arrival_ts"]:
     return "arrival_ts" if name == "arrival_ts" else "column"
 
 
-def _along(call: Call[Figure], counts: Sequence[str] = ()) -> list[Figure]:
-    """The figures that are measured along the attribute, in the order they are written."""
-    figures = [figure for name, figure in call.figures.items() if name not in (*_APART, *counts)]
-    return sorted(figures, key=lambda figure: figure.span.start)
+def _along(call: Call[WindowArgument], counts: Sequence[str] = ()) -> list[WindowArgument]:
+    """The arguments in units of the attribute, in textual order."""
+    arguments = [argument for name, argument in call.arguments.items() if name not in (*_APART, *counts)]
+    return sorted(arguments, key=lambda argument: argument.span.start)
 
 
-def _check_units(text: str, call: Call[Figure], attribute: str, counts: Sequence[str] = ()) -> None:
-    """Lengths of time go along times, rows along row numbers, and all of one call are alike; but for plain numbers."""
-    timed_count = next((name for name in counts if name in call.figures and call.figures[name].unit == "time"), None)
+def _check_units(text: str, call: Call[WindowArgument], attribute: str, counts: Sequence[str] = ()) -> None:
+    """Refuse lengths of time over anything but times, rows over anything but row numbers, and mixed units."""
+    timed_count = next(
+        (name for name in counts if name in call.arguments and call.arguments[name].unit == "time"), None
+    )
     if timed_count is not None:
         what = f"the {timed_count} of the window is a number, not a length of time"
-        raise _wrong(text, call.figures[timed_count].span, what, "as in 10")
-    figures = _along(call, counts)
-    mixed = [figure for figure in figures if (figure.unit == "time") != (figures[0].unit == "time")]
+        raise _wrong(text, call.arguments[timed_count].span, what, "as in 10")
+    arguments = _along(call, counts)
+    mixed = [argument for argument in arguments if (argument.unit == "time") != (arguments[0].unit == "time")]
     if mixed:
         hint = "SLIDE_BY_ROW (RATTR and SATTR in brackets) has windows of a length that move by rows"
         raise _wrong(text, mixed[0].span, "the figures of a window are all lengths of time, or all numbers", hint)
-    for figure in figures:
-        timed = figure.unit == "time"
+    for argument in arguments:
+        timed = argument.unit == "time"
         if timed and attribute == "row_num":
-            raise _wrong(text, figure.span, "windows over ROW_NUM are counted in rows", "as in 10 ROWS")
+            raise _wrong(text, argument.span, "windows over ROW_NUM are counted in rows", "as in 10 ROWS")
         if not timed and (attribute == "arrival_ts" or call.time is None):
             what = "ARRIVAL_TS is a time" if attribute == "arrival_ts" else "event time is a time"
             hint = "name ROW_NUM to count rows: DESCRIPTOR(row_num)"
-            raise _wrong(text, figure.span, f"{what}, and its windows have lengths of time", hint)
-        if figure.unit == "rows" and attribute == "column":
+            raise _wrong(text, argument.span, f"{what}, and its windows have lengths of time", hint)
+        if argument.unit == "rows" and attribute == "column":
             column = call.time.last if call.time is not None else "the event time"
             hint = (
                 "name ROW_NUM to count rows: DESCRIPTOR(row_num), WA row-num;"
                 " a column of times wants a length of time, as in 5 SECONDS, one of numbers a plain number, as in 5"
             )
-            raise _wrong(text, figure.span, f"rows are counted by ROW_NUM, and {column} is a column", hint)
-    every = call.figures.get("every")
+            raise _wrong(text, argument.span, f"rows are counted by ROW_NUM, and {column} is a column", hint)
+    every = call.arguments.get("every")
     if every is not None and every.unit == "time":
         raise _wrong(text, every.span, "SLIDE_BY_ROW moves by rows", "as in 5 ROWS")
 
 
-def _check_strategy(text: str, function: str, asked: Figure | None) -> None:
-    """Windows that end at rows have strategies of their own."""
+def _check_strategy(text: str, function: str, asked: WindowArgument | None) -> None:
+    """Refuse a strategy that the window function does not have."""
     ends_at_rows = function == "SLIDE_BY_ROW"
     known = ("auto", "rows", "bins") if ends_at_rows else _STRATEGIES[:-1]
     if asked is not None and _STRATEGIES[asked.value] not in known:

@@ -1,7 +1,7 @@
 """Windows: which windows hold a row, when a window closes, how windows are cut into panes.
 
-A window type is one small class: see `base` for what it consists of, and the other modules for the types there are.
-`strategies`, `spans` and `bins` have plain models of how windows are computed, `costs` what they cost. Nothing here
+A window type is one small class: `base` defines its members, and the other modules have the built-in types.
+`strategies`, `spans` and `bins` are plain models of how windows are computed, `costs` a cost model. Nothing here
 runs SQL or knows where rows come from.
 """
 

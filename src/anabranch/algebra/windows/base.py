@@ -1,8 +1,8 @@
-"""What a window type is: three functions of values, and the SQL relation that does the same.
+"""The definition of a window type: three functions of values, and the equivalent SQL relation.
 
-Given some rows, `windows` says which windows there are, `extent` which rows a window holds and `wids` which windows
-hold a row. The extent is the meaning, the ids are what runs: a row is in the extent of a window exactly if the window
-is among the row's ids. `relation` writes the ids as Spark SQL. Nothing here runs SQL.
+Given some rows, `windows` returns all windows, `extent` the rows that a window holds and `wids` the windows that hold a
+row. The extent is the definition, the ids are the implementation: a row is in the extent of a window exactly if the
+window is among the row's ids. `relation` writes the ids as Spark SQL. Nothing here runs SQL.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ W = TypeVar("W", bound=Hashable)
 @dataclass(frozen=True)
 class Row:
     """A row as windows see it: the value of the window attribute, the arrival number (from 0) and a key; for a type
-    that names `columns`, their values too."""
+    with `columns`, their values too."""
 
     value: int
     number: int
@@ -31,11 +31,11 @@ class Row:
 class Rows:
     """A relation as windows see it, in SQL.
 
-    source: the relation itself, as it would stand after FROM.
+    source: the relation itself, as written after FROM.
     value:  the window attribute, a BIGINT expression over the alias `__rows`. Where it is NULL, a row has no window.
     number: the arrival number, a BIGINT expression over `__rows`; None if there is none.
-    keys:   expressions over `__rows`, for the types that look at keys.
-    columns: expressions over `__rows`, for the types that name `columns`, in that order.
+    keys:   expressions over `__rows`, for the types that use keys.
+    columns: expressions over `__rows`, for the types with `columns`, in that order.
     """
 
     source: str
@@ -45,33 +45,33 @@ class Rows:
     columns: tuple[str, ...] = ()
 
     def arrival(self, what: str) -> str:
-        """The arrival number, for windows that cannot do without."""
+        """The arrival number; raises if there is none."""
         if self.number is None:
             raise ValueError(f"{what} need the arrival numbers of rows, and this relation has none")
         return self.number
 
 
-#: The end of a window that nothing but the end of its stream closes; the latest time that Python can show.
+#: The end of a window that only the end of its stream closes; the latest time in Python.
 OPEN = 253_402_300_799_999_999
 
-#: The types that bring a function of their own to SQL, by its name in capitals.
+#: The types with a SQL function of their own, by its name in capitals.
 FUNCTIONS: dict[str, type[WindowType[Any]]] = {}
 
 
 class WindowType(ABC, Generic[W]):
     """One type of windows. W is the type of the ids: integers, or (integer, key) if each key has its own windows.
 
-    context: how much of the stream has to be known to tell the windows of a row. "CF": nothing but the row. "FCF":
-    also the rows before it. "FCA": also rows that are still to come.
+    context: the rows that determine the windows of a row. "CF" (context free): only the row. "FCF" (forward context
+    free): also the rows before it. "FCA" (forward context aware): also later rows.
 
-    A type can bring a function of its own to SQL. It is a dataclass then, and its fields are what the function takes
-    behind the relation and the column: lengths along the column, be they times or numbers, and plain numbers for the
-    fields in `counts`. Behind those it takes the `columns` that windows depend on besides. `function` is the name;
-    `numbered` says that the arrival numbers of rows are needed; `shortest` how short a window can be, which
-    `window_time` goes by, and `longest` how long; `closes_after` how far behind the end of a window progress has to be
-    for the window to close, unless `closes_by_progress` says that it is not progress that closes it; `ends_at_row` that
-    a window holds the row that it ends at, whose value it shows as its end; and `cut_by_key` that the column of the
-    call is the key, and windows are cut where it changes: they lie along the arrival numbers.
+    A type can add a function to SQL. It is a dataclass then, and its fields are the arguments of the function after
+    the relation and the column: lengths in units of the column, times or numbers, and plain numbers for the fields in
+    `counts`. Then the `columns` follow that windows also depend on. `function` is the name; `numbered`: it needs the
+    arrival numbers of rows; `shortest` is the minimum length of a window, which determines `window_time`, and
+    `longest` the maximum; `closes_after` is how far past the end of a window progress has to be for the window to
+    close, unless `closes_by_progress` is false; `ends_at_row`: a window holds the row that it ends at, and its end is
+    the value of that row; `cut_by_key`: the column of the call is the key, and windows end where it changes: they are
+    ranges of arrival numbers.
 
     Values, ids and progress are integers of either sign.
     """
@@ -102,12 +102,12 @@ class WindowType(ABC, Generic[W]):
 
     @property
     def uniform_length(self) -> int | None:
-        """How long every window is; None if not all have one length."""
+        """The length of every window; None if lengths differ."""
         return self.longest if self.longest == self.shortest else None
 
     @property
     def by_row(self) -> bool:
-        """Whether a row is enough to tell its windows in SQL, so that rows can be put into windows run by run."""
+        """Whether a row alone determines its windows in SQL, so that each run can assign its rows to windows."""
         return self.context == "CF"
 
     @property
@@ -123,7 +123,7 @@ class WindowType(ABC, Generic[W]):
     def bounds(self, wid: W, rows: Sequence[Row] = ()) -> tuple[int | None, int]:
         """The start (inside) and the end (outside) of a window; no start if it holds everything before its end.
 
-        The rows matter to types whose windows are made by rows.
+        The rows matter to types whose windows depend on rows.
         """
 
     @abstractmethod
@@ -134,7 +134,7 @@ class WindowType(ABC, Generic[W]):
         """
 
     def windows(self, rows: Sequence[Row]) -> list[W]:
-        """The ids of the windows that hold any of the rows, those that end first before the others."""
+        """The ids of the windows that hold any of the rows, by their ends."""
         return self.in_order({wid for row in rows for wid in self.wids(row, rows)}, rows)
 
     def extent(self, wid: W, rows: Sequence[Row]) -> list[Row]:
@@ -152,7 +152,7 @@ class WindowType(ABC, Generic[W]):
 
 
 def ranks(rows: Sequence[Row]) -> dict[int, int]:
-    """The place of each row among the rows of its key in order of arrival, from 0, by its arrival number.
+    """The 0-based position of each row among the rows of its key in arrival order, by its arrival number.
 
     >>> ranks([Row(5, 0, "a"), Row(5, 1, "b"), Row(5, 2, "a")])
     {0: 0, 1: 0, 2: 1}
@@ -166,7 +166,7 @@ def ranks(rows: Sequence[Row]) -> dict[int, int]:
 
 
 def positive(value: int, what: str) -> None:
-    """Refuse a size that is not one.
+    """Refuse a size that is not positive.
 
     >>> positive(0, "the gap of sessions")
     Traceback (most recent call last):

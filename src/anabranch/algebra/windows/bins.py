@@ -1,7 +1,7 @@
-"""Ways to compute windows that end at rows, as plain models that the engine is tested against.
+"""Strategies for windows that end at rows, as plain models that the engine is tested against.
 
-Which windows there are is known only as rows come, so that a row is kept by the range of values in which windows may
-end that hold it. No row is held, and none has to wait for others.
+The windows are known only as rows arrive, so the state of a row is keyed by the range of values at which windows that
+hold it may end. No row is held, and none has to wait for others.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ P = TypeVar("P")
 
 
 class _ByTuple(Strategy[P]):
-    """What strategies for windows that end at rows share: which values windows end at. Keys are not looked at."""
+    """The base of strategies for windows that end at rows: the values at which windows end. Keys are ignored."""
 
     def __init__(self, windows: SlideByTuple, fold: Fold[P]) -> None:
         self.windows = windows
         self.fold = fold
-        #: The arrival numbers of rows that have not been passed, by value.
+        #: The arrival numbers of rows above progress, by value.
         self.numbers: dict[int, list[int]] = {}
         self._passed = 0
 
@@ -59,9 +59,9 @@ class _ByTuple(Strategy[P]):
 
 
 class Bins(_ByTuple[P]):
-    """A bin where a window may end and one where it stops to matter: 2 for each row, for any aggregate.
+    """Two bins for each row, for any aggregate: where windows begin to hold it, and where they stop.
 
-    The partial of a bin is that of every window which ends from there on up to the next bin.
+    The partial of a bin is that of every window which ends between it and the next bin.
     """
 
     def __init__(self, windows: SlideByTuple, fold: Fold[P]) -> None:
@@ -81,7 +81,7 @@ class Bins(_ByTuple[P]):
                 self.bins[at] = self.fold.merge(self.bins[at], self.fold.lift(row))
 
     def _purge(self, progress: int) -> None:
-        # The last bin at or before progress is the value of windows that end soon after it: it stays.
+        # The last bin at or before progress is the value of windows that end soon after it: it is kept.
         base = max((at for at in self.bins if at <= progress), default=progress)
         self.bins = {at: partial for at, partial in self.bins.items() if at >= base}
 
@@ -91,9 +91,9 @@ class Bins(_ByTuple[P]):
 
 
 class Deltas(_ByTuple[P]):
-    """A row is counted where windows begin to hold it and subtracted where they stop; a window is a sum of these.
+    """A row is added where windows begin to hold it and subtracted where they stop; a window is a sum of these.
 
-    Needs an aggregate that can be subtracted. Deltas may be added up in any order and in any parts.
+    Needs an aggregate that can be subtracted. Deltas may be added in any order and grouping.
     """
 
     def __init__(self, windows: SlideByTuple, fold: Fold[P]) -> None:

@@ -1,4 +1,4 @@
-"""Windows that end at rows: the range is one of values, the slide one of rows."""
+"""Windows that end at rows: the range is in values, the slide in rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.algebra.windows.sql import operand, quotient
 class SlideByTuple(WindowType[int]):
     """A window of `size` that ends at every `every`th row, that row included.
 
-    Rows are counted from 1, in order of arrival ("number") or of their values ("rank", ties by arrival). The id of a
+    Rows are counted from 1, in arrival order ("number") or of their values ("rank", ties by arrival). The id of a
     window is the value of the row that it ends at, so that window w holds the values in (w - size, w].
 
     >>> rows = [Row(10, 0), Row(14, 1), Row(12, 2), Row(20, 3)]
@@ -57,14 +57,14 @@ class SlideByTuple(WindowType[int]):
         return [wid for wid in self.windows(rows) if row.value <= wid < row.value + self.size]
 
     def bounds(self, wid: int, rows: Sequence[Row] = ()) -> tuple[int, int]:
-        """Half open, as all bounds are."""
+        """Half-open bounds."""
         return wid - self.size + 1, wid + 1
 
     def relation(self, rows: Rows) -> str:
-        """Rows joined with the windows that end in reach.
+        """Rows joined with the windows that hold them.
 
-        Values and ids are put into buckets of one size, so that there is something to be equal: the rows of a window
-        are in the bucket of its end or in the one before.
+        Values and ids are put into buckets of one size, for an equality join: the rows of a window are in the bucket
+        of its end or in the previous one.
         """
         timed = f"{rows.source} AS __rows WHERE {rows.value} IS NOT NULL"
         if self.every == 1:

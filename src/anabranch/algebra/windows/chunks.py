@@ -1,4 +1,4 @@
-"""Windows made by a key that changes: the rows between one change and the next."""
+"""Windows between changes of a key."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from anabranch.algebra.windows.base import Context, Row, Rows, WindowType
 
 @dataclass(frozen=True)
 class Chunks(WindowType[int]):
-    """The longest runs of rows with one key, in order of arrival; a key that comes back begins another chunk.
+    """The longest runs of rows with one key, in arrival order; a key that returns begins another chunk.
 
-    A chunk is known by its ordinal. Bounds and progress are arrival numbers. Chunks of a length of time, or of a
+    The id of a chunk is its ordinal. Bounds and progress are arrival numbers. Chunks of a length of time, or of a
     number of rows, are tumbling windows.
 
     >>> rows = [Row(0, number, key) for number, key in enumerate("aabaac")]
@@ -33,7 +33,7 @@ class Chunks(WindowType[int]):
         return list(range(len(self._chunks(rows))))
 
     def wids(self, row: Row, rows: Sequence[Row]) -> list[int]:
-        """The one chunk that holds a row: there were as many changes before."""
+        """The one chunk that holds a row: the number of changes before it."""
         arrived = sorted((each for each in rows if each.number <= row.number), key=lambda each: each.number)
         return [sum(one.key != other.key for one, other in pairwise(arrived))]
 
@@ -42,7 +42,7 @@ class Chunks(WindowType[int]):
         return self._chunks(rows)[wid]
 
     def extent(self, wid: int, rows: Sequence[Row]) -> list[Row]:
-        """The rows that came between the bounds."""
+        """The rows that arrived between the bounds."""
         start, end = self.bounds(wid, rows)
         return [row for row in rows if start <= row.number < end]
 
@@ -59,7 +59,7 @@ class Chunks(WindowType[int]):
         return found
 
     def relation(self, rows: Rows) -> str:
-        """Rows with their chunk. All rows are looked at in one order: there is no other way to see a change."""
+        """Rows with their chunk. Needs one order of all rows, to see each change."""
         if not rows.keys:
             raise ValueError("chunks need a key that changes, and this relation has none")
         key, number = f"struct({', '.join(rows.keys)})", rows.arrival("chunks")

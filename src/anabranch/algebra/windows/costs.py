@@ -1,6 +1,6 @@
-"""What the strategies cost: time for each window result, memory for each group.
+"""A cost model of the strategies: time for each window result, memory for each group.
 
-The unit of time is whatever the coefficients are measured in, that of memory whatever sizes are given in.
+The unit of time is that of the coefficients, the unit of memory that of the given sizes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from anabranch.algebra.windows.sliding import SlidingWindows
 
 StrategyName = Literal["windows", "panes", "panes by difference", "buffer by difference"]
 
-#: A group that has become large stays so until it has less than this part of what made it large.
+#: A large group becomes small below this fraction of the threshold for large groups.
 LOWER = 0.8
 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """What one step takes.
+    """The time of one step.
 
     pane_row:   counting a row in its pane.
-    pane_group: handing on the partial of a group in a pane.
-    window_pane: adding the partial of a pane to a window, or taking it out.
+    pane_group: emitting the partial of a group in a pane.
+    window_pane: adding the partial of a pane to a window, or subtracting it.
     window_row: counting a row in a window.
     """
 
@@ -49,9 +49,9 @@ def choose(
     differential: bool,
     coefficients: Coefficients | None = None,
 ) -> Choice:
-    """The cheapest strategy for windows with so many rows each, in so many groups a pane.
+    """The cheapest strategy for windows of `rows` rows each and `groups` groups a pane.
 
-    `differential` says whether the aggregate can be subtracted. Of equal costs the first wins.
+    `differential`: the aggregate can be subtracted. Of equal costs the first wins.
 
     >>> choose(SlidingWindows(5, 1), rows=100, groups=1, differential=False)
     Choice(strategy='panes', costs={'windows': 100, 'panes': 26.0})
@@ -73,18 +73,18 @@ def row_time(rows: float, unit: Coefficients) -> float:
 
 
 def pane_time(windows: SlidingWindows, rows: float, groups: float, unit: Coefficients) -> float:
-    """The panes of a slide are made once, and all panes of a window are added."""
+    """The panes of a slide are computed once, and all panes of a window are added."""
     return _making_panes(windows, rows, groups, unit) + unit.window_pane * groups * windows.size / windows.grain
 
 
 def pane_difference_time(windows: SlidingWindows, rows: float, groups: float, unit: Coefficients) -> float:
-    """The panes of a slide are made once, added to the window before, and as many taken out of it."""
+    """The panes of a slide are computed once and added to the previous window, and as many are subtracted."""
     changed = 2 * unit.window_pane * groups * windows.slide / windows.grain
     return _making_panes(windows, rows, groups, unit) + changed
 
 
 def buffer_difference_time(windows: SlidingWindows, rows: float, unit: Coefficients) -> float:
-    """The rows of a slide are added to the window before, and as many taken out of it."""
+    """The rows of a slide are added to the previous window, and as many are subtracted."""
     return 2 * unit.window_row * rows * windows.slide / windows.size
 
 
@@ -94,7 +94,7 @@ def _making_panes(windows: SlidingWindows, rows: float, groups: float, unit: Coe
 
 
 def most_groups(rows: float, panes: int) -> float:
-    """How many groups a pane may have before panes stop to pay, if all steps cost the same.
+    """The maximum number of groups in a pane for which panes are cheaper, if all steps cost the same.
 
     >>> most_groups(rows=100, panes=5)
     13.333333333333334
@@ -108,7 +108,7 @@ class Source:
     """A source of a group's rows.
 
     volume: rows for each unit of the window attribute.
-    offset: how far it is behind the source that is furthest.
+    offset: how far it is behind the most advanced source.
     """
 
     volume: float
@@ -116,12 +116,12 @@ class Source:
 
 
 def eager_memory(partial: float, duration: float, slide: float) -> float:
-    """A partial for each open window of a group; `duration` is how long the extent of a window is open."""
+    """The size of a partial for each open window of a group; `duration` is how long a window is open."""
     return partial * duration / slide
 
 
 def held_rows(sources: Sequence[Source], duration: float) -> float:
-    """The rows of a group that are in open windows: sources that are behind have not brought theirs.
+    """The number of rows of a group in open windows, less those that slower sources have not delivered yet.
 
     >>> held_rows([Source(3), Source(2, offset=1), Source(1, offset=2)], duration=7)
     38
@@ -130,12 +130,12 @@ def held_rows(sources: Sequence[Source], duration: float) -> float:
 
 
 def lazy_memory(row: float, sources: Sequence[Source], duration: float) -> float:
-    """The rows of a group that are in open windows, and their size."""
+    """The size of the rows of a group in open windows."""
     return row * held_rows(sources, duration)
 
 
 def eager_above(partial: float, row: float, duration: float, slide: float, sources: Sequence[Source] = ()) -> float:
-    """How many rows a group may have in open windows before partials take less memory.
+    """The number of rows in open windows above which partials take less memory.
 
     >>> eager_above(partial=16, row=40, duration=5, slide=1)
     2.0
@@ -145,8 +145,8 @@ def eager_above(partial: float, row: float, duration: float, slide: float, sourc
 
 @dataclass(frozen=True)
 class Thresholds:
-    """A group is large once more than `up` of its rows are in open windows, and small again once fewer than `down`
-    are: between the two it is what it was, so that a group on the threshold does not turn with every row."""
+    """A group becomes large with more than `up` rows in open windows, and small again with fewer than `down`:
+    between the two it does not change, so that a group at the threshold does not flip with every row."""
 
     up: float
     down: float
@@ -157,7 +157,7 @@ class Thresholds:
 
     @classmethod
     def of(cls, windows: SlidingWindows, spread: float = 0, partial: float = 1, row: float = 1) -> Thresholds:
-        """Those of windows whose rows come up to `spread` behind the furthest one.
+        """The thresholds for windows whose rows arrive up to `spread` behind the highest one.
 
         >>> Thresholds.of(SlidingWindows(10, 1), spread=5)
         Thresholds(up=15.0, down=12.0)
@@ -166,9 +166,9 @@ class Thresholds:
         return cls(up, LOWER * up)
 
     def large(self, was: bool, before: int, brought: int, touched: int = 0) -> bool:
-        """Whether a group is large with the rows that it is brought now: it had so many in open windows before.
+        """Whether a group with `before` rows in open windows is large after `brought` new ones.
 
-        These touch so many windows, as many partials as it would be given now: that is to pay, too.
+        A large group gets a partial for each of the `touched` windows, so it must also have more rows than that.
 
         >>> limits = Thresholds(up=10, down=8)
         >>> [limits.large(was, before, 1) for was, before in ((False, 9), (False, 10), (True, 8), (True, 7))]

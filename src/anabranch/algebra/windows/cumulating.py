@@ -13,7 +13,7 @@ from anabranch.algebra.windows.sql import shifted
 
 @dataclass(frozen=True)
 class CumulatingWindows(WindowType[int]):
-    """Windows that grow by a step from one start until they have their size, and then start anew.
+    """Windows that grow by a step from one start until they have their size, and then start again.
 
     Window k ends at origin + (k+1)*step.
 

@@ -14,8 +14,8 @@ from anabranch.algebra.windows.sql import all_between_sql, operand, quotient, sh
 class Landmark(WindowType[int]):
     """A window every `slide`, each with all rows before its end: window w ends at origin + (w+1)*slide.
 
-    A row is in all windows from its own on, without end. There are as many windows as rows have opened: from the
-    slide of the lowest value to that of the highest.
+    A row is in all windows from its own on, without end. Windows exist from the slide of the lowest value to that of
+    the highest.
 
     >>> Landmark(slide=3).windows([Row(1, 0), Row(10, 1)])
     [0, 1, 2, 3]
@@ -35,11 +35,11 @@ class Landmark(WindowType[int]):
 
     @property
     def by_row(self) -> bool:
-        """The windows that there are follow from all rows, though those that could hold a row follow from the row."""
+        """False: which windows exist depends on all rows, though a row determines those that could hold it."""
         return False
 
     def closed_before(self, progress: int) -> int:
-        """The first window that is still open; the one that a row of this value opens."""
+        """The first window that is still open: that of a row with this value."""
         return (progress - self.origin) // self.slide
 
     def windows(self, rows: Sequence[Row]) -> list[int]:

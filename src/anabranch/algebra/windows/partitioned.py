@@ -1,4 +1,4 @@
-"""Windows over the rows of each key, as they came."""
+"""Windows over the rows of each key, in arrival order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows made by rows that come close after one another."""
+"""Windows of rows that are close together."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from anabranch.algebra.windows.base import Context, Row, Rows, WindowType, posit
 
 @dataclass(frozen=True)
 class Sessions(WindowType[tuple[int, Hashable]]):
-    """Sessions of each key: each lasts until nothing has come for longer than the gap.
+    """Sessions of each key: each lasts until there is no row for longer than the gap.
 
-    A session is known by its first value and its key.
+    The id of a session is its first value and its key.
 
     >>> rows = [Row(3, 0), Row(1, 1), Row(20, 2), Row(8, 3)]
     >>> quiet = Sessions(gap=5)
@@ -22,7 +22,7 @@ class Sessions(WindowType[tuple[int, Hashable]]):
     """
 
     context: ClassVar[Context] = "FCA"
-    closes_after: ClassVar[int] = 1  # a row at the end itself would still prolong the session
+    closes_after: ClassVar[int] = 1  # a row exactly at the end still extends the session
 
     gap: int
 
@@ -49,9 +49,9 @@ class Sessions(WindowType[tuple[int, Hashable]]):
         return sessions((row.value for row in rows if row.key == key), self.gap)
 
     def relation(self, rows: Rows) -> str:
-        """Rows with their session: a row that comes longer than the gap after the one before it begins another.
+        """Rows with their session: a row more than the gap after the previous one begins another.
 
-        Rows of one instant are numbered by RANGE, so that no order among them matters. The id is the start.
+        Rows of one instant are peers by RANGE, so that their order does not matter. The id is the start.
         """
         keys = [f"__k{index}" for index in range(len(rows.keys))]
         named = "".join(f", {sql} AS {key}" for sql, key in zip(rows.keys, keys, strict=True))
@@ -68,7 +68,7 @@ class Sessions(WindowType[tuple[int, Hashable]]):
 
 
 def sessions(times: Iterable[int], gap: int) -> list[tuple[int, int]]:
-    """The sessions of some instants: each lasts until nothing has come for longer than the gap.
+    """The sessions of some instants: each lasts until there is none for longer than the gap.
 
     >>> sessions([3, 1, 20, 8], gap=5)
     [(1, 13), (20, 25)]

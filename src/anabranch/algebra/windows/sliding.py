@@ -1,8 +1,8 @@
-"""Windows of one size at equal distances: which windows hold an instant, how they are cut into panes.
+"""Windows of one size at equal distances: the windows that hold an instant, and their panes.
 
-Times are integers, in microseconds where they are times, windows are half open, division is floor division, so times
-before the origin are as good as any. The same arithmetic comes twice: as functions of Python integers, and as SQL
-text for the two engines that run it. Nothing here runs SQL, and nothing here knows where times come from.
+Values are integers, times in microseconds; windows are half open, and division is floor division, so values before the
+origin are valid. The arithmetic is here twice: as functions of Python integers, and as SQL text for both engines.
+Nothing here runs SQL or knows where times come from.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 from anabranch.algebra.windows.base import Context, Row, Rows, WindowType
 from anabranch.algebra.windows.sql import Engine, floor_quotient, modulo, multiple, operand, shifted
 
-#: `window_time` is the last millisecond inside a window, the last microsecond of one that is no longer than that.
+#: `window_time` is the last millisecond inside a window, or the last microsecond of a window no longer than that.
 MILLISECOND = 1_000
 
 
@@ -59,7 +59,7 @@ class SlidingWindows(WindowType[int]):
 
     @property
     def first_start(self) -> int:
-        """The start of window 0: from here on both alignments are the same."""
+        """The start of window 0, from which both alignments are the same."""
         return self.origin if self.aligned == "start" else self.origin + self.slide - self.size
 
     @property
@@ -96,7 +96,7 @@ class SlidingWindows(WindowType[int]):
         return f"(SELECT __rows.*, {self._bounds_sql('__starts.start')} FROM {rows.source} AS __rows {exploded})"
 
     def _bounds_sql(self, start: str) -> str:
-        # A start is a whole number of slides away from the first one, so that rounding does not matter.
+        # A start is a whole number of slides from the first one, so rounding does not matter.
         wid = f"({shifted(start, -self.first_start)}) div {self.slide}"
         return f"{start} AS __start, {start} + {self.size} AS __end, {wid} AS __wid"
 
@@ -118,7 +118,7 @@ class SlidingWindows(WindowType[int]):
     def pane_windows(self, pane_start: int) -> range:
         """The ids of the windows that a pane is part of.
 
-        A pane lies inside a window or outside it, never across its edge, so its first instant decides. This
+        A pane is inside a window or outside it, never across its bounds, so its first instant decides. This
         holds for panes of any grain that divides these windows, for instance a shared one.
         """
         return self.at(pane_start)
@@ -149,7 +149,7 @@ def window_time(end: int, size: int) -> int:
 
 
 def time_before_end(size: int) -> int:
-    """How long before its end the event time of a window lies."""
+    """The time from the event time of a window to its end."""
     return MILLISECOND if size > MILLISECOND else 1
 
 
@@ -171,8 +171,8 @@ def pane_start_sql(micros: str, grain: int, origin: int, engine: Engine) -> str:
 def pane_number_sql(micros: str, grain: int, origin: int, *, since_origin: bool = False) -> tuple[str, str]:
     """The number of the pane that holds an instant, for DuckDB, and the start of the pane with a number in place of {}.
 
-    To group by numbers leaves a product to each pane that would be one for each row. `since_origin` is for instants
-    none of which is before the origin, where division rounds as it should by itself.
+    Grouping by numbers needs a product for each pane instead of each row. `since_origin`: no instant is before the
+    origin, so that plain division rounds correctly.
 
     >>> pane_number_sql("ts", 60, 5, since_origin=True)
     ('((ts - 5) // 60)', '({} * 60 + 5)')
@@ -205,7 +205,7 @@ def first_window_sql(pane: str, windows: SlidingWindows, grain: int, engine: Eng
     # answer.
     lowest = shifted(operand(pane), grain - windows.size)
     if 1 < grain == windows.slide and windows.size % windows.slide == 0:
-        return f"({lowest})"  # as one does with every pane
+        return f"({lowest})"  # a window starts with every pane
     distance = f"{windows.first_start % windows.slide} - ({lowest})"
     return f"({lowest} + {modulo(distance, windows.slide, engine)})"
 

@@ -2,13 +2,12 @@
 
 A span is a range of windows, from its first to its last, and the span of a row is all of its windows. A small group has
 a partial for each span, a large one a partial for each window, which is a span of one. A window is the sum of all
-partials whose span it is in, whatever made them: so a group can be small in one run and large in the next, and nothing
-has to be turned into anything.
+partials whose span it is in: so a group can be small in one run and large in the next without any conversion.
 
-Which groups are large is for `Thresholds` to say, by how many of their rows are in open windows. That is known from run
-to run by what partials carry: the rows whose last window is theirs, and what their group was in their run.
+`Thresholds` decides which groups are large, by the number of their rows in open windows. Partials carry that from run
+to run: the rows whose last window is theirs, and whether their group was large in their run.
 
-The same comes twice, as in `sliding`: as functions of plain values, and as SQL text for the two engines that run it.
+Everything is here twice, as in `sliding`: as functions of plain values, and as SQL text for both engines.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from anabranch.algebra.windows.sql import Engine, operand
 from anabranch.algebra.windows.strategies import Fold, Results
 
 P = TypeVar("P")
-#: By key and span: the partial of some rows.
+#: Partials by key and span.
 Spans = dict[tuple[Hashable, int, int], P]
 
-#: The columns of a partial that say its span: where the last window of it starts, and how many windows it is.
+#: The columns of the span of a partial: the start of its last window, and the number of windows.
 LAST, COUNT = "_pane", "_windows"
-#: The columns that say how large its group was: how many rows have the last window of the span as theirs, so that they
-#: are gone when it closes; and twice the number of the run, and one more if the group was large then.
+#: The columns of the size of its group: the number of rows whose last window is that of the span, which are removed
+#: when it closes; and twice the number of the run, plus one if the group was large then.
 ENDING, FORM = "_ending", "_form"
-#: How many rows of a run are in a partial, or as many as end with its last window.
+#: The number of rows of a run in a partial, or of those that end with its last window.
 WEIGHT = "__weight"
-#: What is known of a group before a run: how many of its rows are in open windows, and whether it was large.
+#: The state of a group before a run: the number of its rows in open windows, and whether it was large.
 VOLUME, WAS_LARGE = "__volume", "__was_large"
 
 
 def spans(
     windows: SlidingWindows, rows: Iterable[Row], fold: Fold[P], large: Collection[Hashable] = frozenset()
 ) -> Spans[P]:
-    """What one run of rows adds to the state, with some groups large.
+    """The partials that a run of rows adds to the state, with some groups large.
 
     >>> from anabranch.algebra.windows.strategies import COUNT
     >>> hop = SlidingWindows(size=10, slide=5)
@@ -59,7 +58,7 @@ def spans(
 
 
 def reduced(parts: Iterable[Spans[P]], fold: Fold[P]) -> Spans[P]:
-    """Several parts of the state as one."""
+    """Several parts of the state, merged."""
     found: Spans[P] = {}
     for part in parts:
         for at, partial in part.items():
@@ -68,8 +67,8 @@ def reduced(parts: Iterable[Spans[P]], fold: Fold[P]) -> Spans[P]:
 
 
 def settled(partials: Spans[P], fold: Fold[P], large: Collection[Hashable] = frozenset()) -> Spans[P]:
-    """Partials by window for large groups, and for those that have more partials than windows that they touch; the
-    others as they are."""
+    """Partials by window for large groups, and for groups with more partials than windows; others
+    unchanged."""
     touched: dict[Hashable, set[int]] = {}
     for key, first, last in partials:
         touched.setdefault(key, set()).update(range(first, last + 1))
@@ -85,9 +84,9 @@ def settled(partials: Spans[P], fold: Fold[P], large: Collection[Hashable] = fro
 
 
 class Groups:
-    """What is known of groups from run to run: which are large, and how many rows have which window as their last.
+    """The state of groups between runs: which are large, and the number of rows by their last window.
 
-    Only groups with open windows are known.
+    Only groups with open windows are kept.
     """
 
     def __init__(self, windows: SlidingWindows) -> None:
@@ -97,11 +96,11 @@ class Groups:
         self._first_open: float = -inf
 
     def volume(self, key: Hashable) -> int:
-        """How many rows of a group are in open windows."""
+        """The number of rows of a group in open windows."""
         return sum(self._ending.get(key, Counter()).values())
 
     def take(self, rows: Iterable[Row], thresholds: Thresholds) -> set[Hashable]:
-        """The groups of a run that are large with it. A row that comes too late for all of its windows is not counted.
+        """The groups of a run that are large after it. A row that is too late for all of its windows is not counted.
 
         >>> groups, limits = Groups(SlidingWindows(10, 5)), Thresholds(up=2, down=2)
         >>> [groups.take([Row(7, number)], limits) for number in range(4)]
@@ -126,7 +125,7 @@ class Groups:
         return found
 
     def advance(self, progress: int) -> None:
-        """Windows close: their last rows are gone, and with them the groups that have no others."""
+        """Close windows: remove their last rows, and groups without other rows."""
         self._first_open = max(self._first_open, self.windows.closed_before(progress))
         for key, ending in list(self._ending.items()):
             left = Counter({wid: count for wid, count in ending.items() if wid >= self._first_open})
@@ -153,10 +152,10 @@ def _add(found: Spans[P], at: tuple[Hashable, int, int], partial: P, fold: Fold[
 
 
 def span_sql(value: str, windows: SlidingWindows, engine: Engine) -> tuple[str, str]:
-    """The span of a row: where its last window starts, and how many windows it is in; none or fewer in a gap."""
+    """The span of a row: the start of its last window, and the number of its windows; 0 or less in a gap."""
     first, last = (each(value, windows, 1, engine) for each in (first_window_sql, last_window_sql))
     divided = "div" if engine == "spark" else "//"
-    # Both are starts of windows, so that there is nothing to round.
+    # Both are starts of windows, so the division is exact.
     return last, f"(({last} - {first}) {divided} {windows.slide} + 1)"
 
 
@@ -169,16 +168,16 @@ def span_starts_sql(last: str, slide: int, engine: Engine) -> str:
 
 
 def first_of_span_sql(last: str, slide: int) -> str:
-    """Where the first window of a span starts."""
+    """The start of the first window of a span."""
     return f"({operand(last)} - ({COUNT} - 1) * {slide})"
 
 
 @dataclass(frozen=True)
 class Judging:
-    """By what the groups of a run are judged.
+    """The parameters of the decision which groups of a run are large.
 
     open_after: rows whose last window starts behind this are in open windows; None: all of them.
-    counted:    whether the rows are new. Others were counted when they came, and are here for columns made later.
+    counted:    whether the rows are new. Others were counted on arrival, and are read for columns added later.
     """
 
     thresholds: Thresholds
@@ -195,7 +194,7 @@ class Judging:
 
 
 def known_sql(source: str, keys: Sequence[str], open_after: int | None) -> str:
-    """What is known of the groups with open windows, from a relation of all their partials."""
+    """The state of the groups with open windows, from a relation of all their partials."""
     still = "true" if open_after is None else f"unix_micros({LAST}) > {open_after}"
     volume, was_large = f"CAST(sum({ENDING}) AS BIGINT)", f"coalesce(max({FORM}) % 2 = 1, false)"
     items = ", ".join([*keys, f"{volume} AS {VOLUME}", f"{was_large} AS {WAS_LARGE}"])
@@ -215,12 +214,12 @@ def settled_sql(
 ) -> str:
     """`settled` of a relation with keys, spans, weights and partials; `columns` has the reduce of each partial.
 
-    With `judging` it is of the rows of a run, and `known` is what is known of their groups, if anything is; otherwise
-    of several parts of the state, with the FORM of each partial. LAST is a number of microseconds in what it reads, and
-    a time in what it gives.
+    With `judging` the input is the rows of a run, and `known` is the state of their groups, if any; otherwise it is
+    several parts of the state, with the FORM of each partial. LAST is microseconds in the input and a time in the
+    output.
     """
     of_group = f"PARTITION BY {', '.join(keys)}" if keys else ""
-    # From first to last, a span brings what lies behind all windows that were touched so far.
+    # From first to last, a span adds the windows after all that were touched so far.
     before = f"max({LAST}) OVER ({of_group} ORDER BY __first, {LAST} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     new = f"greatest({LAST} - greatest(coalesce({before}, __first - {slide}), __first - {slide}), 0)"
     spanned = f"SELECT *, {first_of_span_sql(LAST, slide)} AS __first FROM {_with_known(source, keys, known)}"
@@ -252,7 +251,7 @@ def settled_sql(
 
 
 def _with_known(source: str, keys: Sequence[str], known: str | None) -> str:
-    """A relation with what is known of the group of each row."""
+    """A relation joined with the state of the group of each row."""
     if known is None:
         return f"(SELECT *, 0 AS {VOLUME}, false AS {WAS_LARGE} FROM {source} AS __source) AS __known_source"
     same = " AND ".join(f"__source.{key} IS NOT DISTINCT FROM __groups.{key}" for key in keys) or "true"

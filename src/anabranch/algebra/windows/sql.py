@@ -1,4 +1,4 @@
-"""Integer arithmetic in SQL: floor division and remainders that are right below zero."""
+"""Integer arithmetic in SQL: floor division and remainders that are correct for negative numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def modulo(dividend: str, divisor: int, engine: Engine) -> str:
 
 
 def multiple(dividend: str, divisor: int) -> str:
-    """The greatest multiple of a number that is not above another, in DuckDB: its divisions are quick, its % is not.
+    """The greatest multiple of the divisor up to the dividend, in DuckDB, whose division is fast and whose % is slow.
 
     >>> multiple("ts", 60)
     '(CASE WHEN ts >= 0 THEN ts ELSE ts - 59 END // 60 * 60)'
@@ -27,7 +27,7 @@ def multiple(dividend: str, divisor: int) -> str:
 
 
 def floor_quotient(dividend: str, divisor: int) -> str:
-    """Floor division in DuckDB, whose own rounds towards zero.
+    """Floor division in DuckDB, whose `//` rounds towards zero.
 
     >>> floor_quotient("ts", 60)
     '(CASE WHEN ts >= 0 THEN ts ELSE ts - 59 END // 60)'
@@ -37,7 +37,7 @@ def floor_quotient(dividend: str, divisor: int) -> str:
 
 
 def quotient(dividend: str, divisor: int) -> str:
-    """Floor division in Spark SQL, whose own `div` rounds towards zero.
+    """Floor division in Spark SQL, whose `div` rounds towards zero.
 
     >>> quotient("ts - 5", 60)
     '(((ts - 5) - pmod((ts - 5), 60)) div 60)'
@@ -47,7 +47,7 @@ def quotient(dividend: str, divisor: int) -> str:
 
 
 def operand(sql: str) -> str:
-    """An expression that can stand beside an operator."""
+    """An expression as an operand, in brackets if needed."""
     return sql if re.fullmatch(r"[A-Za-z_][\w.]*", sql) else f"({sql})"
 
 
@@ -58,14 +58,14 @@ def shifted(sql: str, by: int) -> str:
     return f"{sql} - {-by}" if by < 0 else f"{sql} + {by}"
 
 
-#: More windows than these are not made for the time between two rows, nor for one row.
+#: The maximum number of windows for the time between two rows, or for one row.
 MOST_BETWEEN = 5_000_000
 
 
 def all_between_sql(value: str, step: int) -> str:
-    """All values from the lowest of some rows to the highest, an array of BIGINT; an error where they are far too many.
+    """All values from the lowest to the highest of some rows, an array of BIGINT; an error if they are too many.
 
-    One row with a wrong year is enough for that, and the memory of the machine is not.
+    One row with a wrong year would otherwise use up the memory.
     """
     judged = (
         f"there would be more than {MOST_BETWEEN:,} windows between the first row and the last: one of the two is far"

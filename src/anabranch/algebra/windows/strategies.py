@@ -1,11 +1,11 @@
-"""Ways to compute windowed aggregates, as plain models that the engine is tested against.
+"""Strategies to compute windowed aggregates, as plain models that the engine is tested against.
 
-A strategy is told rows and punctuation in the order in which they come, and answers with the results that are final:
-(window id, key) and the aggregate. All strategies give the results of `answers`, which only looks at extents, as long
-as no row breaks a punctuation; over sliding windows, a row that does counts in those of its windows that are still
-open. What they differ in is how much they hold and do meanwhile. These models favour being read over being fast.
+A strategy takes rows and punctuation in arrival order, and returns the results that become final: (window id, key) and
+the aggregate. All strategies return the results of `answers`, which only uses extents, as long as no row violates a
+punctuation; over sliding windows, a row that does counts in those of its windows that are still open. They differ in
+state and work. These models are written for readability, not speed.
 
-Rows of partitioned windows are given to a strategy by `by_rank`; windows that end at rows have theirs in `bins`.
+`by_rank` turns rows of partitioned windows into input of a strategy; `bins` has those for windows that end at rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Results = dict[tuple[Any, Hashable], P]
 
 @dataclass(frozen=True)
 class Punctuation:
-    """The word that no row with a value below this one comes any more: of the keys given, or of any."""
+    """A promise that no later row has a value below this one: for the given keys, or for all."""
 
     value: int
     keys: tuple[Hashable, ...] | None = None
@@ -40,7 +40,7 @@ class Punctuation:
 
 @dataclass(frozen=True)
 class Fold(Generic[P]):
-    """An aggregate: the partial of no rows, of one row, of two partials, and if there is one, of a difference."""
+    """An aggregate: the partial of no rows, of one row, the sum of two partials, and if possible their difference."""
 
     zero: P
     lift: Callable[[Row], P]
@@ -52,7 +52,7 @@ class Fold(Generic[P]):
         return reduce(self.merge, map(self.lift, rows), self.zero)
 
     def difference(self) -> Callable[[P, P], P]:
-        """The way to take one partial out of another, for those who cannot do without."""
+        """The subtraction of partials; raises if there is none."""
         if self.subtract is None:
             raise ValueError("this aggregate cannot be subtracted: rows cannot be taken out of it again")
         return self.subtract
@@ -62,7 +62,7 @@ COUNT: Fold[int] = Fold(0, lambda row: 1, operator.add, operator.sub)
 
 
 def answers(windows: WindowType[Any], rows: Sequence[Row], fold: Fold[P]) -> Results[P]:
-    """The aggregate of each window and key, from the extents: what all strategies have to give.
+    """The aggregate of each window and key, from the extents: the reference for all strategies.
 
     >>> answers(SlidingWindows(4, 4), [Row(1, 0), Row(5, 1), Row(6, 2)], COUNT)
     {(0, None): 1, (1, None): 2}
@@ -89,20 +89,20 @@ def by_rank(rows: Sequence[Row]) -> Iterator[Row | Punctuation]:
 
 
 class Strategy(ABC, Generic[P]):
-    """One way to compute the aggregates of windows."""
+    """A strategy to compute the aggregates of windows."""
 
     @abstractmethod
     def add(self, row: Row) -> Results[P]:
-        """Take a row; what became final by it."""
+        """Take a row; returns the results that it makes final."""
 
     @abstractmethod
     def punctuate(self, punctuation: Punctuation) -> Results[P]:
-        """Take a punctuation; what became final by it."""
+        """Take a punctuation; returns the results that it makes final."""
 
     @property
     @abstractmethod
     def held(self) -> int:
-        """How many rows and partials are held."""
+        """The number of rows and partials held."""
 
     def run(self, steps: Iterable[Row | Punctuation]) -> list[Results[P]]:
         """The results of each step."""
@@ -110,7 +110,7 @@ class Strategy(ABC, Generic[P]):
 
 
 class _OverSliding(Strategy[P]):
-    """What strategies for sliding windows share: how far each key has come."""
+    """The base of strategies for sliding windows: the progress of each key."""
 
     def __init__(self, windows: SlidingWindows, fold: Fold[P]) -> None:
         self.windows = windows
@@ -138,7 +138,7 @@ class _OverSliding(Strategy[P]):
 
 
 class ByWindow(_OverSliding[P]):
-    """One partial for each open window and key. A row is counted in each of its windows as it comes."""
+    """One partial for each open window and key. A row is counted in each of its windows on arrival."""
 
     def __init__(self, windows: SlidingWindows, fold: Fold[P]) -> None:
         super().__init__(windows, fold)
@@ -203,7 +203,7 @@ class ByPane(_OverSliding[P]):
 class ByPrefix(Strategy[P]):
     """Landmark windows: one partial for each slide that is open, and one running total for each key.
 
-    A window that no row has opened yet gives its result when a later row comes, as only then there is that window.
+    A window that no row has opened yet has its result when a later row arrives, since it exists only then.
     """
 
     def __init__(self, windows: Landmark, fold: Fold[P]) -> None:
@@ -242,8 +242,8 @@ class ByPrefix(Strategy[P]):
 class Buffering(_OverSliding[P]):
     """All rows of open windows are held; a window is computed when it closes.
 
-    With `slack`, rows themselves move progress: to the highest value so far, less the slack. A row that comes too
-    late for some of its windows is left out of those ("generous") or of all its windows ("consistent").
+    With `slack`, rows themselves move progress: to the highest value so far, less the slack. A row that is too
+    late for some of its windows is dropped from those ("generous") or from all its windows ("consistent").
     """
 
     def __init__(
@@ -289,15 +289,15 @@ class _Group(Generic[P]):
     eager: bool = False
     volume: int = 0
     partials: dict[int, P] = field(default_factory=dict)
-    #: How many of the rows in the partials have this window as their last.
+    #: The number of rows in the partials by their last window.
     ending: Counter[int] = field(default_factory=Counter)
 
 
 class Adaptive(_OverSliding[P]):
-    """Small groups hold their rows, large ones a partial for each open window; each group is what suits it now.
+    """Small groups hold their rows, large ones a partial for each open window; a group can change.
 
     A group is large once more than `up` of its rows are in open windows, and small again once fewer than `down` are.
-    A group that has become small keeps its partials until their windows close; until then a result is made of both.
+    A group that becomes small keeps its partials until their windows close; until then a result combines both.
     """
 
     def __init__(self, windows: SlidingWindows, fold: Fold[P], up: float, down: float) -> None:

@@ -1,1 +1,1 @@
-"""Notations of other systems: each is read into the nodes that a window function in FROM would be."""
+"""Notations of other systems, parsed into the syntax tree of window functions in FROM."""

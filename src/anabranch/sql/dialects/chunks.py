@@ -1,15 +1,14 @@
-"""Joins of streams that are cut into chunks, as ECQ has them: in each epoch the newest chunks of one with those of the
-others.
+"""Joins of streams that are cut into chunks, from ECQ: each epoch joins the newest chunks of all streams.
 
     FROM STREAM(s, 'CUT ON ts BY 60 SECS', 'BLOCK', 1) a, STREAM(t, 'CUT ON ts BY 60 SECS', 'BLOCK', 12) b
 
-are windows that slide by one chunk and end with an epoch, and rows meet where their windows end together:
+are windows that slide by one chunk and end with an epoch, and rows join if their windows have the same end:
 
     FROM TUMBLE(TABLE s, ...) a, SLIDING(TABLE t, ...) b WHERE a.window_end = b.window_end
 
-An epoch is known by the label of its newest chunk, never by how many there were before: a gap moves nothing. Where
-every side keeps older chunks, a side also says what is new (`__newest`): a pair that is to come ONCE needs a row of the
-newest chunk, and an epoch is one only if some row is in its newest chunk at all.
+The identity of an epoch is the label of its newest chunk, not a count, so a gap shifts nothing. If every input keeps
+older chunks, `__newest` marks the new rows: a pair that is emitted ONCE needs a row of the newest chunk, and an epoch
+exists only if its newest chunk has a row.
 """
 
 from __future__ import annotations
@@ -20,27 +19,26 @@ from typing import Literal
 
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.dialects.windows import Cut, SpelledWindow
-from anabranch.sql.figures import Figure
 from anabranch.sql.lexer import Span
-from anabranch.sql.syntax import NEWEST, Meeting, Name, Relation
-from anabranch.sql.windows import word_figure
+from anabranch.sql.syntax import NEWEST, ImpliedCondition, Name, Relation
+from anabranch.sql.window_arguments import WindowArgument
+from anabranch.sql.windows import word_argument
 
 _INNER = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """What a join of chunks becomes: its relations with their windows, and what has to hold of them beside what is
-    written. `name` is the relation whose window a column of windows without a name before it is meant of; None: there
-    is but one."""
+    """A rewritten join of chunks: its relations with their windows, and the added conditions. `name` is the relation
+    whose window an unqualified window column refers to; None if there is only one."""
 
     relations: tuple[Relation, ...]
-    meets: tuple[Meeting, ...]
+    conditions: tuple[ImpliedCondition, ...]
     name: str | None = None
 
 
 def join_chunks(text: str, relations: Sequence[Relation]) -> Epochs | None:
-    """What a FROM clause with chunks in it becomes; None if each chunk in it is met alone."""
+    """Rewrite a FROM clause with chunks; None if it joins no chunks."""
     places = [index for index, each in enumerate(relations) if each.spelled is not None and each.spelled.cut]
     windows = [window for index in places if (window := relations[index].spelled) is not None]
     cuts = [window.cut for window in windows if window.cut is not None]
@@ -52,42 +50,44 @@ def join_chunks(text: str, relations: Sequence[Relation]) -> Epochs | None:
         by_key = cuts[0].length is None and cuts[0].block > 1
         made[places[0]] = replace(made[places[0]], spelled=_blocks(windows[0], cuts[0], "every" if by_key else None))
         named = _named(text, made)
-        newest = (Meeting("n0", (_column(named[places[0]], NEWEST, windows[0].span),)),) if by_key else ()
+        newest = (ImpliedCondition("n0", (_column(named[places[0]], NEWEST, windows[0].span),)),) if by_key else ()
         return Epochs(tuple(named), newest)
     pairs: Literal["once", "every"] = next((cut.pairs for cut in cuts if cut.pairs is not None), "every")
-    older = all(cut.block > 1 for cut in cuts)  # otherwise a pair has but one epoch, that of the side with one chunk
+    older = all(cut.block > 1 for cut in cuts)  # otherwise a pair has one epoch, that of the input with one chunk
     for index, window, cut in zip(places, windows, cuts, strict=True):
         made[index] = replace(made[index], spelled=_blocks(window, cut, pairs if older else None))
     made = _named(text, made)
     first = made[places[0]]
     if first.join not in _INNER:
         raise _outer(text, windows[0])
-    meets = []
+    conditions = []
     for index, window in zip(places[1:], windows[1:], strict=True):
         names = _column(first, "window_end", window.span), _column(made[index], "window_end", window.span)
         if made[index].join in _INNER:
-            meets.append(Meeting("n0 = n1", names))
+            conditions.append(ImpliedCondition("n0 = n1", names))
             continue
         if not made[index].join.startswith("LEFT") or any(cut.block > 1 for cut in cuts):
-            raise _outer(text, window)  # a row without a partner is one in the epoch of its own chunk
+            raise _outer(text, window)  # a row without a match would be in the epoch of its own chunk
         if made[index].condition is None:
             raise _wrong(text, window.span, f"{made[index].join} of chunks needs ON")
-        made[index] = replace(made[index], meets=(Meeting("n0 = n1", names),))
+        made[index] = replace(made[index], implied_conditions=(ImpliedCondition("n0 = n1", names),))
     if older:
         newest_of = tuple(_column(made[index], NEWEST, windows[0].span) for index in places)
-        meets.append(Meeting(f"({' OR '.join(f'n{index}' for index in range(len(newest_of)))})", newest_of))
-    return Epochs(tuple(made), tuple(meets), first.exposed)
+        conditions.append(
+            ImpliedCondition(f"({' OR '.join(f'n{index}' for index in range(len(newest_of)))})", newest_of)
+        )
+    return Epochs(tuple(made), tuple(conditions), first.exposed)
 
 
 def _blocks(window: SpelledWindow, cut: Cut, pairs: Literal["once", "every"] | None) -> SpelledWindow:
-    """The windows of so many chunks."""
-    said = {} if pairs is None else {"pairs": word_figure("pairs", pairs, cut.span)}
+    """The windows of `cut.block` chunks."""
+    said = {} if pairs is None else {"pairs": word_argument("pairs", pairs, cut.span)}
     if cut.length is None:
-        return replace(window, figures={"block": Figure(cut.block, "number", cut.span), **said})
+        return replace(window, arguments={"block": WindowArgument(cut.block, "number", cut.span), **said})
     if cut.block == 1:
         return window
     size = replace(cut.length, value=cut.length.value * cut.block)
-    return replace(window, function="SLIDING", figures={"slide": cut.length, "size": size, **said})
+    return replace(window, function="SLIDING", arguments={"slide": cut.length, "size": size, **said})
 
 
 def _column(relation: Relation, name: str, span: Span) -> Name:
@@ -95,7 +95,7 @@ def _column(relation: Relation, name: str, span: Span) -> Name:
 
 
 def _named(text: str, relations: Sequence[Relation]) -> list[Relation]:
-    """The relations, each that is cut with a name of its own."""
+    """The relations, with a unique name for each that is cut."""
     found: list[Relation] = []
     taken: list[str] = []
     for each in relations:
@@ -111,7 +111,7 @@ def _named(text: str, relations: Sequence[Relation]) -> list[Relation]:
 
 
 def _check(text: str, windows: Sequence[SpelledWindow], cuts: Sequence[Cut]) -> None:
-    """The streams of a join are cut alike, and agree about how chunks pair up."""
+    """Refuse streams of a join with different cuts or pairing."""
     said: Cut | None = None
     for window, cut in zip(windows, cuts, strict=True):
         if cut.filled:

@@ -1,4 +1,4 @@
-"""Joins of windows as Li writes them, and windows over joins.
+"""Joins of windows in Li's notation, and windows over joins.
 
     FROM a [RANGE 3 MINUTES, WA ts], b [RANGE 2 MINUTES, WA ts]
 
@@ -6,8 +6,8 @@ joins a row of a with those of b up to 3 minutes after it, and one of b with tho
 
     FROM a, b WHERE b.ts >= a.ts - INTERVAL 2 MINUTES AND b.ts <= a.ts + INTERVAL 3 MINUTES
 
-A bound is in the band; OPEN in a bracket leaves the bound of that bracket out. FROM a, b [RANGE TUMBLING 5 MINUTES,
-WA ts] joins rows of equal windows. A window behind an aggregate over a join is one over the pairs.
+The bounds of a band are inclusive; OPEN in a bracket makes its bound exclusive. FROM a, b [RANGE TUMBLING 5 MINUTES,
+WA ts] joins rows of equal windows. A window after an aggregate over a join is over the pairs.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dataclasses import replace
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.calls import chains
 from anabranch.sql.dialects.windows import Bracket, SpelledWindow
-from anabranch.sql.figures import Figure
 from anabranch.sql.lexer import QUOTED, Span, Token, quote_name
-from anabranch.sql.syntax import Expression, Item, Meeting, Name, Query, Relation, Select
+from anabranch.sql.syntax import Expression, ImpliedCondition, Item, Name, Query, Relation, Select
+from anabranch.sql.window_arguments import WindowArgument
 
 _INNER = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
 _HINT = "as in FROM a [RANGE 3 MINUTES, WA ts], b [RANGE 2 MINUTES, WA ts]"
 
 
 def join_inputs(text: str, select: Select) -> Select:
-    """A SELECT some of whose relations have brackets behind them."""
+    """Rewrite a SELECT in which brackets follow some relations."""
     sources = list(select.relations)
     for each in sources:
         if each.spelled is not None:
@@ -37,28 +37,30 @@ def join_inputs(text: str, select: Select) -> Select:
     windowed = [index for index, each in enumerate(sources) if each.bracket is not None]
     last = sources[windowed[-1]].bracket
     assert last is not None
-    meets: dict[int, Meeting] = {}
+    conditions: dict[int, ImpliedCondition] = {}
     if last.tumbling:
         behind = windowed[-1] + 1
         sources[:behind] = _tumbling(text, sources[:behind], last)
         starts = [Name((_exposed(text, each), "window_start"), last.span) for each in sources[:behind]]
-        meets = {index: Meeting("n0 = n1", (start, starts[0])) for index, start in enumerate(starts) if index}
+        conditions = {
+            index: ImpliedCondition("n0 = n1", (start, starts[0])) for index, start in enumerate(starts) if index
+        }
     else:
         one, other = _sliding(text, sources, windowed)
-        meets[other] = _band(text, sources[one], sources[other])
-    outside: list[Meeting] = []
-    for index, meeting in meets.items():
+        conditions[other] = _band(text, sources[one], sources[other])
+    outside: list[ImpliedCondition] = []
+    for index, condition in conditions.items():
         if sources[index].condition_tokens and sources[index].condition_tokens[0].upper == "ON":
-            sources[index] = replace(sources[index], meets=(meeting,))
+            sources[index] = replace(sources[index], implied_conditions=(condition,))
         else:
             _check_inner(text, sources, index)
-            outside.append(meeting)
+            outside.append(condition)
     plain = tuple(replace(each, bracket=None) for each in sources)
-    return replace(select, relations=plain, meets=tuple(outside))
+    return replace(select, relations=plain, implied_conditions=tuple(outside))
 
 
 def _check(text: str, found: Bracket) -> None:
-    """A bracket behind an input has a RANGE along a column, and nothing else."""
+    """Refuse anything but a RANGE over a column in a bracket after an input."""
     for name, why in (("SLIDE", "the window of an input moves with its rows"), ("PA", "put it into the conditions"),
                       ("RATTR", "use WA"), ("SATTR", "use WA")):  # fmt: skip
         if name in found.seen:
@@ -107,14 +109,14 @@ def _sliding(text: str, sources: Sequence[Relation], windowed: list[int]) -> tup
     return windowed[0], windowed[1]
 
 
-def _band(text: str, one: Relation, other: Relation) -> Meeting:
+def _band(text: str, one: Relation, other: Relation) -> ImpliedCondition:
     assert one.bracket is not None and other.bracket is not None
     left, right = _time(text, one, one.bracket), _time(text, other, other.bracket)
     pieces = []
     for bracket, sign, shift in ((other.bracket, ">", "-"), (one.bracket, "<", "+")):
-        assert isinstance(bracket.range, Figure)
+        assert isinstance(bracket.range, WindowArgument)
         pieces.append(f"n1 {sign if bracket.open else f'{sign}='} n0 {shift} {bracket.range.sql}")
-    return Meeting(" AND ".join(pieces), (left, right))
+    return ImpliedCondition(" AND ".join(pieces), (left, right))
 
 
 def _time(text: str, relation: Relation, bracket: Bracket) -> Name:
@@ -131,13 +133,13 @@ def _time(text: str, relation: Relation, bracket: Bracket) -> Name:
 
 
 def _tumbling(text: str, sources: Sequence[Relation], last: Bracket) -> list[Relation]:
-    """The inputs up to the last that has a bracket, each with its window; one without has the next one's."""
+    """The inputs up to the last bracket, each with its window; one without a bracket has that of the next one."""
     found: list[Relation] = []
     bracket = last
     for relation in reversed(sources):
         bracket = relation.bracket or bracket
         size = bracket.range
-        assert isinstance(size, Figure) and isinstance(last.range, Figure)
+        assert isinstance(size, WindowArgument) and isinstance(last.range, WindowArgument)
         if not bracket.tumbling:
             raise _wrong(text, bracket.span, "windows that slide are not joined with windows that tumble")
         if size.value != last.range.value or _origin(bracket) != _origin(last):
@@ -145,8 +147,8 @@ def _tumbling(text: str, sources: Sequence[Relation], last: Bracket) -> list[Rel
         attribute = bracket.attribute
         time = None if attribute is None else Name(attribute.parts[-1:], attribute.span)
         offset = replace(size, value=_origin(bracket) % size.value)
-        figures = {"size": size, **({"offset": offset} if offset.value else {})}
-        found.insert(0, SpelledWindow(bracket.span, "TUMBLE", time, figures).over(text, relation))
+        arguments = {"size": size, **({"offset": offset} if offset.value else {})}
+        found.insert(0, SpelledWindow(bracket.span, "TUMBLE", time, arguments).over(text, relation))
     return found
 
 
@@ -155,7 +157,7 @@ def _origin(bracket: Bracket) -> int:
 
 
 def _check_inner(text: str, sources: Sequence[Relation], index: int) -> None:
-    """What is not in ON stands in WHERE, which is the same where no row comes out without a partner."""
+    """Refuse outer joins: the conditions go into WHERE, which is equivalent only for inner joins."""
     joins = [each.join for each in sources]
     if joins[index] not in _INNER or any(join not in _INNER and "LEFT" not in join for join in joins):
         span = sources[index].span
@@ -166,7 +168,7 @@ def _check_inner(text: str, sources: Sequence[Relation], index: int) -> None:
 
 
 def pairs(text: str, query: Query, select: Select, window: SpelledWindow) -> tuple[Query, Select]:
-    """FROM and WHERE of a join as a query of the columns that the rest asks for, with the window around it."""
+    """FROM and WHERE of a join as a query of the columns that the rest needs, with the window around it."""
     if window.partition:
         span = window.partition[0].span
         raise _wrong(text, span, "PA is not for windows over a join", "put the column into GROUP BY")
@@ -201,7 +203,7 @@ def pairs(text: str, query: Query, select: Select, window: SpelledWindow) -> tup
     around = replace(window, time=Name((along,), window.time.span))
     relation = Relation("subquery", span, alias="__pairs", subquery=Query(span, inner))
     outer = replace(
-        select, items=items, relations=(around.over(text, relation),), where=None, group=groups, meets=(),
+        select, items=items, relations=(around.over(text, relation),), where=None, group=groups, implied_conditions=(),
         having=having[0] if having else None,
         subqueries=tuple(each for each, inside in zip(select.subqueries, here, strict=True) if not inside),
     )  # fmt: skip
@@ -210,7 +212,7 @@ def pairs(text: str, query: Query, select: Select, window: SpelledWindow) -> tup
 
 
 class _Columns:
-    """The columns of pairs: each under a name that tells its input."""
+    """The columns of pairs: each under a name with its input."""
 
     def __init__(self, inputs: set[str]) -> None:
         self.inputs = inputs
@@ -236,7 +238,7 @@ class _Columns:
             yield Item(span, span, name, tuple(tokens))
 
     def renamed(self, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-        """Tokens with the columns of inputs as those of pairs."""
+        """Tokens with the columns of inputs renamed to those of pairs."""
         made: list[Token] = []
         done = 0
         places = {token.start: index for index, token in enumerate(tokens)}
@@ -250,7 +252,7 @@ class _Columns:
 
 
 def _renamed_item(item: Item, columns: _Columns) -> Item:
-    """An item of the SELECT list over pairs, under the name that it has."""
+    """An item of the SELECT list over pairs, with its original name."""
     named = list(chains(item.tokens))
     alone = len(named) == 1 and named[0].span == Span(item.tokens[0].start, item.tokens[-1].end)
     tokens = columns.renamed(item.tokens)

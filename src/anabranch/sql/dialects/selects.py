@@ -1,15 +1,15 @@
-"""What windows in the notations of Li, Truviso and ECQ make of the SELECT that they stand in.
+"""Rewrite a SELECT that has windows in the notations of Li, Truviso and ECQ.
 
     SELECT k, count(*) [RANGE 10 minutes, SLIDE 1 minute, WA ts] FROM s GROUP BY k
 
-is what this is, as nodes that point at the text as it was written:
+becomes this, as nodes with spans in the original text:
 
     SELECT k, count(*), window_start, window_end, window_time
     FROM SLIDING(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE, INTERVAL 10 MINUTES) AS s
     GROUP BY k, window_start, window_end, window_time
 
-Windows behind a relation are a query of their own each, so that an aggregate is one of each window. How windows are
-read is for `windows` to know, how they are joined for `joins` and `chunks`.
+A relation followed by windows becomes a query of its own, so that an aggregate is computed per window. `windows` parses
+windows, `joins` and `chunks` join them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Change = Callable[[tuple[Token, ...]], tuple[Token, ...]]
 
 
 def with_calls(tokens: list[Token]) -> list[Token]:
-    """window_id() and cq_close(*) are columns."""
+    """Replace window_id() and cq_close(*) by columns."""
     made: list[Token] = []
     index = 0
     while index < len(tokens):
@@ -50,13 +50,13 @@ def with_calls(tokens: list[Token]) -> list[Token]:
 
 
 def name_of_call(text: str, tokens: Sequence[Token]) -> str | None:
-    """The name of cq_close(*) as an item of its own."""
+    """The name of an item that is cq_close(*)."""
     alone = len(tokens) == 1 and tokens[0].text == "window_end"
     return "cq_close" if alone and tokens[0].span.of(text).upper().startswith("CQ_CLOSE") else None
 
 
 def take_brackets(text: str, tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], tuple[Bracket, ...]]:
-    """The tokens of an item without the windows behind its aggregates, and these windows."""
+    """The tokens of an item without the windows after its aggregates, and these windows."""
     found: list[Bracket] = []
     index = 0
     while index < len(tokens):
@@ -72,7 +72,7 @@ def take_brackets(text: str, tokens: tuple[Token, ...]) -> tuple[tuple[Token, ..
 
 
 def _check_aggregate(text: str, tokens: Sequence[Token], index: int) -> None:
-    """A window stands behind the call of an aggregate, its FILTER included."""
+    """Refuse a window that does not follow the call of an aggregate, with its FILTER."""
     before = index - 1
     word = tokens[before]
     if word.text == ")":
@@ -90,7 +90,7 @@ def _check_aggregate(text: str, tokens: Sequence[Token], index: int) -> None:
 
 
 def read_notations(text: str, query: Query) -> Query:
-    """The query of a SELECT, with the notations in it as what they stand for; itself where there are none."""
+    """The query with the notations in it rewritten; itself if it has none."""
     select = query.body
     assert isinstance(select, Select)
     for tokens in (each.tokens for each in _expressions(select)):
@@ -155,7 +155,7 @@ class _Reader:
                 "join by the times of the rows: ON ... BETWEEN",
             )
 
-    # ---- windows behind aggregates
+    # ---- windows after aggregates
 
     def _aggregated(self, windows: Sequence[SpelledWindow]) -> None:
         window = windows[0]
@@ -189,17 +189,17 @@ class _Reader:
         self._group([*apart, *keys], window.span)
 
     def _plain_columns(self) -> Iterator[Expression]:
-        """The items of the SELECT list that are columns as they are."""
+        """The items of the SELECT list that are plain columns."""
         for item in self.select.items:
             names, dots = item.tokens[::2], item.tokens[1::2]
             column = all(token.is_name for token in names) and all(token.text == "." for token in dots)
             if column and len(names) > len(dots) and names[-1].name.lower() not in _WINDOW_COLUMNS:
                 yield Expression(item.expression, item.tokens)
 
-    # ---- windows behind relations
+    # ---- windows after relations
 
     def _behind(self) -> None:
-        """Windows of FROM: each is a query of its own, so that an aggregate is one of each window."""
+        """Rewrite windows of FROM: each becomes a query of its own, so that an aggregate is computed per window."""
         epochs = join_chunks(self.text, self.select.relations)
         relations = self.select.relations if epochs is None else epochs.relations
         span = next(each.spelled.span for each in relations if each.spelled is not None)
@@ -221,8 +221,8 @@ class _Reader:
             )
 
     def _pair(self, epochs: Epochs) -> None:
-        """What holds the chunks of an epoch together, and the columns of its window under the name of one of them."""
-        self.select = replace(self.select, meets=epochs.meets)
+        """Add the conditions that join the chunks of an epoch, and qualify the columns of its window."""
+        self.select = replace(self.select, implied_conditions=epochs.conditions)
         if epochs.name is None:
             return
         owner = epochs.name
@@ -238,12 +238,12 @@ class _Reader:
         self.select = mapped(self.select, qualified)
 
     def _distinct(self, span: Span, name: str | None) -> None:
-        """DISTINCT in each window: what is listed, and the window, are grouped by; * has the columns of windows."""
+        """DISTINCT in each window: group by the items and the window; * includes the columns of windows."""
         if any(item.star for item in self.select.items):
             return
         keys = []
         for item in self.select.items:
-            # A number would be taken for the place of an item; what is of the window is grouped by anyway.
+            # A number would be read as the position of an item; columns of the window are grouped by anyway.
             constant = len(item.tokens) == 1 and item.tokens[0].kind in (NUMBER, STRING)
             if not constant and item.tokens[-1].text.lower() not in _OF_WINDOWS:
                 keys.append(Expression(item.expression, item.tokens))
@@ -253,7 +253,7 @@ class _Reader:
     # ---- GROUP BY
 
     def _group(self, more: Sequence[Expression], span: Span, name: str | None = None) -> None:
-        """GROUP BY with these, the ids of windows if they are asked for, and the bounds of windows."""
+        """Add these expressions, the window ids if used, and the bounds of windows to GROUP BY."""
         select = self.select
         if not select.group_plain:
             first = next(each for each in select.group if each.tokens[0].text)
@@ -278,7 +278,7 @@ class _Reader:
 
 
 def mapped(select: Select, change: Change) -> Select:
-    """A SELECT with the tokens of its expressions changed."""
+    """A SELECT with `change` applied to the tokens of its expressions."""
 
     def expressions(found: Iterable[Expression]) -> tuple[Expression, ...]:
         return tuple(Expression(each.span, change(each.tokens)) for each in found)
@@ -298,7 +298,7 @@ def mapped(select: Select, change: Change) -> Select:
 
 
 def _name(column: str, span: Span, owner: str | None = None) -> tuple[Token, ...]:
-    """The name of a column that a notation stands for."""
+    """The tokens of the name of a column from a notation."""
     if owner is None:
         return (Token(WORD, column, span.start, span.end),)
     start = span.start
@@ -311,7 +311,7 @@ def _expression(column: str, span: Span, owner: str | None = None) -> Expression
 
 
 def _last(expression: Expression) -> str:
-    """The column that an expression is, by its last name."""
+    """The unqualified name of the column that an expression is."""
     tokens = expression.tokens
     return tokens[-1].name.lower() if tokens[-1].is_name else ""
 

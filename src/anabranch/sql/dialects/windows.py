@@ -1,10 +1,10 @@
-"""Windows as others write them, read into the windows of a relation.
+"""Windows in the notations of other systems, parsed into the windows of a relation.
 
-    [RANGE 10 minutes, SLIDE 1 minute, WA ts]      Li: behind an aggregate, or behind an input of a join
-    <VISIBLE '5 minutes' ADVANCE '1 minute'>       Truviso: behind a stream
-    'CUT ON ts BY 60 SECS'                         ECQ: in the call of STREAM, or behind a stream
+    [RANGE 10 minutes, SLIDE 1 minute, WA ts]      Li: after an aggregate, or after an input of a join
+    <VISIBLE '5 minutes' ADVANCE '1 minute'>       Truviso: after a stream
+    'CUT ON ts BY 60 SECS'                         ECQ: in the call of STREAM, or after a stream
 
-What else of a SELECT changes with them is for `selects` to know.
+`selects` rewrites the rest of the SELECT.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Literal
 
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.figures import Figure, take_length, take_origin
 from anabranch.sql.lexer import NUMBER, OPENING, STRING, SYMBOL, WORD, Span, Token, tokenize
 from anabranch.sql.syntax import Name, Relation
 from anabranch.sql.table_functions import Call, refuse_keys, take_attribute
-from anabranch.sql.windows import windowed, word_figure
+from anabranch.sql.window_arguments import WindowArgument, take_length, take_origin
+from anabranch.sql.windows import windowed, word_argument
 
 BRACKET_WORDS = ("RANGE", "SLIDE", "WA", "WATTR", "RATTR", "SATTR", "PA", "ORIGIN")
-#: A row is written down once for each epoch that sees it.
+#: A row is stored once for each epoch that it is in.
 MOST_CHUNKS = 10_000
-#: Words behind which a column called range or slide would go on as an expression.
+#: Words that continue an expression after a column named range or slide.
 _OPERATORS = frozenset(
     {"AND", "OR", "DIV", "BETWEEN", "IS", "IN", "NOT", "LIKE", "ILIKE", "RLIKE", "REGEXP", "COLLATE"}
 )
@@ -32,35 +32,35 @@ _OPERATORS = frozenset(
 
 @dataclass(frozen=True)
 class Cut:
-    """ECQ: how a stream is cut into chunks, and how many of them a join sees at a time."""
+    """ECQ: how a stream is cut into chunks, and how many of them a join reads at a time."""
 
-    length: Figure | None  # of a chunk; None where the change of a key ends it
+    length: WindowArgument | None  # of a chunk; None if a change of the key ends it
     filled: bool = False
-    block: int = 1  # the newest so many chunks
-    pairs: Literal["once", "every"] | None = None  # a pair of chunks comes once, or in every epoch; None: not said
-    span: Span = field(default_factory=lambda: Span(0, 0))  # of what says so
+    block: int = 1  # the number of newest chunks
+    pairs: Literal["once", "every"] | None = None  # a pair is emitted once, or in every epoch
+    span: Span = field(default_factory=lambda: Span(0, 0))  # of the notation
 
 
 @dataclass(frozen=True)
 class SpelledWindow:
-    """The windows that a notation stands for: those of a window function over a relation."""
+    """The windows of a notation, as a window function over a relation."""
 
     span: Span  # of the notation
     function: str
     time: Name | None
-    figures: Mapping[str, Figure]
+    arguments: Mapping[str, WindowArgument]
     partition: tuple[Name, ...] = ()
     cut: Cut | None = None
 
     def over(self, text: str, relation: Relation) -> Relation:
         if self.partition and self.function in ("LANDMARK",):
             raise refuse_keys(text, self.function, self.partition[0].span, "PARTITION BY")
-        call = Call(self.span, relation, self.time, self.partition, self.figures)
+        call = Call(self.span, relation, self.time, self.partition, self.arguments)
         made = windowed(text, self.function, call, relation.join)
         return replace(made, span=relation.span, spelled=None)
 
     def same_as(self, other: SpelledWindow) -> bool:
-        mine, others = ({name: each.value for name, each in one.figures.items()} for one in (self, other))
+        mine, others = ({name: each.value for name, each in one.arguments.items()} for one in (self, other))
         names = [[part.lower() for name in (one.time, *one.partition) if name for part in name.parts[-1:]]
                  for one in (self, other)]  # fmt: skip
         return self.function == other.function and mine == others and names[0] == names[1]
@@ -80,33 +80,33 @@ def at_bracket(tokens: Sequence[Token], index: int) -> bool:
     word, following = tokens[index + 1], tokens[index + 2]
     if word.upper not in BRACKET_WORDS:
         return False
-    if following.text == "-" and index + 4 < len(tokens):  # a length less than nothing, to be refused as one
+    if following.text == "-" and index + 4 < len(tokens):  # a negative length, refused later
         behind = tokens[index + 4]
         return tokens[index + 3].kind == NUMBER and behind.kind == WORD and behind.upper not in _OPERATORS
     return following.kind in (WORD, NUMBER, STRING) and following.upper not in _OPERATORS
 
 
 def has_brackets(cursor: Cursor) -> bool:
-    """Whether a statement has windows in brackets: then it may have other words of Li's too."""
+    """Whether a statement has windows in brackets: then it may use Li's other keywords too."""
     return any(at_bracket(cursor.tokens, index) for index in range(len(cursor.tokens)))
 
 
 @dataclass
 class Bracket:
-    """What a bracket says, parameter by parameter."""
+    """The parameters of a bracket."""
 
     span: Span
-    range: Figure | Literal["all"] | None = None
+    range: WindowArgument | Literal["all"] | None = None
     tumbling: bool = False
     open: bool = False  # the bounds of a join are strict
-    slide: Figure | None = None
+    slide: WindowArgument | None = None
     attribute: Name | None = None
     partition: list[Name] = field(default_factory=list)
-    origin: Figure | None = None
+    origin: WindowArgument | None = None
     range_attribute: Name | None = None
     slide_attribute: Name | None = None
     rank: bool = False
-    seen: dict[str, Span] = field(default_factory=dict)  # parameters and where they stand
+    seen: dict[str, Span] = field(default_factory=dict)  # parameters and their spans
 
 
 def take_bracket(cursor: Cursor) -> Bracket:
@@ -165,7 +165,7 @@ def _parameter(cursor: Cursor, found: Bracket, name: str) -> None:
 
 
 def aggregate_window(text: str, found: Bracket) -> SpelledWindow:
-    """The windows that a bracket behind an aggregate stands for."""
+    """The windows of a bracket after an aggregate."""
     if found.range is None:
         raise _wrong(text, found.span, "this window has no RANGE", "as in [RANGE 10 MINUTES, SLIDE 1 MINUTE, WA ts]")
     if found.tumbling or found.open:
@@ -187,18 +187,18 @@ def aggregate_window(text: str, found: Bracket) -> SpelledWindow:
             "RANGE and SLIDE are both lengths of time, or both numbers",
             "RATTR and SATTR are for a RANGE along one attribute and a SLIDE along another",
         )
-    figures = {"slide": found.slide}
+    arguments = {"slide": found.slide}
     if found.range != "all":
-        figures["size"] = found.range
+        arguments["size"] = found.range
     if found.origin is not None:
-        figures["origin"] = found.origin
+        arguments["origin"] = found.origin
     partition = tuple(Name(name.parts[-1:], name.span) for name in found.partition)
     function = "LANDMARK" if found.range == "all" else "SLIDING"
-    return SpelledWindow(found.span, function, time, figures, partition)
+    return SpelledWindow(found.span, function, time, arguments, partition)
 
 
-def _by_row(text: str, found: Bracket, size: Figure | Literal["all"], slide: Figure) -> SpelledWindow:
-    """RATTR and SATTR: a RANGE along one attribute, a SLIDE along rows."""
+def _by_row(text: str, found: Bracket, size: WindowArgument | Literal["all"], slide: WindowArgument) -> SpelledWindow:
+    """RATTR and SATTR: a RANGE over one attribute, a SLIDE by rows."""
     along, by = found.range_attribute, found.slide_attribute
     if along is None or by is None:
         span = found.seen["SATTR" if along is None else "RATTR"]
@@ -214,17 +214,17 @@ def _by_row(text: str, found: Bracket, size: Figure | Literal["all"], slide: Fig
         raise _wrong(text, by.span, "SATTR is ROW_NUM or rank(column)", f"as in SATTR rank({along.last})")
     if slide.unit == "time":
         raise _wrong(text, slide.span, "with SATTR windows move by rows", "as in SLIDE 5 ROWS")
-    figures = {"size": size, "every": replace(slide, unit="rows")}
+    arguments = {"size": size, "every": replace(slide, unit="rows")}
     if found.rank:
-        figures["by"] = word_figure("by", "rank", found.seen["SATTR"])
-    return SpelledWindow(found.span, "SLIDE_BY_ROW", along, figures)
+        arguments["by"] = word_argument("by", "rank", found.seen["SATTR"])
+    return SpelledWindow(found.span, "SLIDE_BY_ROW", along, arguments)
 
 
 # ---- Truviso
 
 
 def at_visible(tokens: Sequence[Token], index: int) -> bool:
-    """Whether the < at `index` opens a window; a < visible does not."""
+    """Whether the < at `index` opens a window; `a < visible` does not."""
     if tokens[index].text != "<" or index + 2 >= len(tokens):
         return False
     word, following = tokens[index + 1], tokens[index + 2]
@@ -248,7 +248,7 @@ def take_visible(cursor: Cursor) -> SpelledWindow:
 
 
 def at_stream(cursor: Cursor) -> bool:
-    """STREAM(...), or STREAM_name(...) with a second argument that says how to cut."""
+    """STREAM(...), or STREAM_name(...) with the cut as its second argument."""
     token = cursor.current
     if token.kind != WORD or cursor.ahead(1).text != "(" or not token.upper.startswith("STREAM"):
         return False
@@ -275,39 +275,39 @@ def at_cut(cursor: Cursor) -> bool:
 
 
 def take_cut(cursor: Cursor) -> SpelledWindow:
-    """CUT ON ts BY 60 SECS, CUT BY 1000 ROWS or CUT ON id CHANGE, with EMPTY FILLED or SKIPPED behind it."""
+    """CUT ON ts BY 60 SECS, CUT BY 1000 ROWS or CUT ON id CHANGE, then EMPTY FILLED or SKIPPED."""
     start = cursor.expect("CUT").start
     column: Name | None = None
     if cursor.take("ON"):
         column = take_attribute(cursor)
     changes = column is not None and (cursor.take("CHANGE") or cursor.take("BY", "OBJECT"))
-    figure: Figure | None = None
+    argument: WindowArgument | None = None
     if not changes:
         cursor.expect("BY")
-        figure = take_length(cursor, "the length of the chunks")
+        argument = take_length(cursor, "the length of the chunks")
     cursor.take("EMPTY")
     option = cursor.current
     filled = cursor.take("FILLED")
     if not filled and not cursor.take("SKIPPED") and cursor.previous.upper == "EMPTY":
         raise cursor.problem("expected FILLED or SKIPPED", known=("FILLED", "SKIPPED"))
     span = Span(start, cursor.previous.end)
-    if figure is None:
+    if argument is None:
         assert column is not None
         if filled:
             raise _wrong(cursor.text, option.span, "between chunks of one value there are no empty ones")
         return SpelledWindow(span, "CHUNKS", column, {}, cut=Cut(None))
-    if column is None and figure.unit == "time":
-        hint = f"as in CUT ON ts BY {figure.span.of(cursor.text)}"
-        raise _wrong(cursor.text, figure.span, "chunks of a length of time are cut ON a column", hint)
-    figures = {"size": figure, **({"filled": word_figure("filled", "true", option.span)} if filled else {})}
-    return SpelledWindow(span, "TUMBLE", column or Name(("row_num",), span), figures, cut=Cut(figure, filled))
+    if column is None and argument.unit == "time":
+        hint = f"as in CUT ON ts BY {argument.span.of(cursor.text)}"
+        raise _wrong(cursor.text, argument.span, "chunks of a length of time are cut ON a column", hint)
+    arguments = {"size": argument, **({"filled": word_argument("filled", "true", option.span)} if filled else {})}
+    return SpelledWindow(span, "TUMBLE", column or Name(("row_num",), span), arguments, cut=Cut(argument, filled))
 
 
 def take_cut_string(cursor: Cursor) -> SpelledWindow:
-    """The same in quotes, with BLOCK, the number of chunks and how they pair up behind it; to the closing bracket."""
+    """The same in quotes, then BLOCK, the number of chunks and their pairing, up to the closing bracket."""
     token = cursor.expect_string("how the stream is cut, as in 'CUT ON ts BY 60 SECS',")
     first = token.start + 1
-    # Without escapes the characters between the quotes are the text, and an error can point at its word.
+    # Without escapes, offsets in the string are offsets in the text, so an error can point at its word.
     body = token.text[1:-1] if token.text[1:-1] == token.value else ""
     inner = [replace(each, start=each.start + first, end=each.end + first) for each in tokenize(body)]
     inside = Cursor(cursor.text, inner)
@@ -326,7 +326,7 @@ def take_cut_string(cursor: Cursor) -> SpelledWindow:
 
 
 def _take_block(cursor: Cursor, cut: Cut) -> Cut:
-    """How many chunks are kept, and 'ONCE' or 'EVERY EPOCH'."""
+    """The number of chunks kept, and 'ONCE' or 'EVERY EPOCH'."""
     number = cursor.current
     block = cursor.expect_whole_number("how many chunks are kept")
     if block < 1:

@@ -1,4 +1,4 @@
-"""The figures of windows: a length of time, a number of rows, or a plain number for columns that hold numbers."""
+"""The arguments of windows: a length of time, a number of rows, or a plain number for columns that hold numbers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure and what it counts: microseconds, rows, or the units of a column."""
+class WindowArgument:
+    """An argument and its unit: microseconds, rows, or the units of a column."""
 
     value: int
     unit: Literal["time", "rows", "number"]
@@ -26,9 +26,9 @@ class Figure:
 
     @property
     def sql(self) -> str:
-        """The figure as the canonical form writes it.
+        """The argument as the canonical form writes it.
 
-        >>> Figure(90_000_000, "time", Span(0, 1)).sql, Figure(1, "rows", Span(0, 1)).sql
+        >>> WindowArgument(90_000_000, "time", Span(0, 1)).sql, WindowArgument(1, "rows", Span(0, 1)).sql
         ('INTERVAL 90 SECONDS', '1 ROW')
         """
         if self.unit == "time":
@@ -38,7 +38,7 @@ class Figure:
         return str(self.value)
 
 
-def take_figure(cursor: Cursor, what: str) -> Figure:
+def take_argument(cursor: Cursor, what: str) -> WindowArgument:
     """INTERVAL 10 MINUTES in any spelling of a duration, 10 ROWS, '10 rows' or 10."""
     start = cursor.current.start
     minus = 1 if cursor.current.text == "-" else 0
@@ -50,24 +50,26 @@ def take_figure(cursor: Cursor, what: str) -> Figure:
         if counted:
             cursor.advance()
         span = Span(start, cursor.previous.end)
-        return Figure(-value if minus else value, "rows" if counted else "number", span)
+        return WindowArgument(-value if minus else value, "rows" if counted else "number", span)
     quoted = _ROWS.fullmatch(token.value) if token.kind == STRING and not minus else None
     if quoted is not None:
         cursor.advance()
-        return Figure(int(quoted.group(1)), "rows", token.span)
-    return Figure(take_duration(cursor, what), "time", Span(start, cursor.previous.end))
+        return WindowArgument(int(quoted.group(1)), "rows", token.span)
+    return WindowArgument(take_duration(cursor, what), "time", Span(start, cursor.previous.end))
 
 
-def take_length(cursor: Cursor, what: str) -> Figure:
-    """A figure that is more than nothing."""
-    figure = take_figure(cursor, what)
-    if figure.value <= 0:
-        more = "longer than nothing" if figure.unit == "time" else "more than nothing"
-        raise SyntaxProblem(f"{what} must be {more}", text=cursor.text, start=figure.span.start, end=figure.span.end)
-    return figure
+def take_length(cursor: Cursor, what: str) -> WindowArgument:
+    """A positive argument."""
+    argument = take_argument(cursor, what)
+    if argument.value <= 0:
+        more = "longer than nothing" if argument.unit == "time" else "more than nothing"
+        raise SyntaxProblem(
+            f"{what} must be {more}", text=cursor.text, start=argument.span.start, end=argument.span.end
+        )
+    return argument
 
 
-def take_origin(cursor: Cursor) -> Figure:
+def take_origin(cursor: Cursor) -> WindowArgument:
     """TIMESTAMP '2026-01-01 00:00:00' or a number; a time without a zone is taken as UTC."""
     start = cursor.current.start
     cursor.take("TIMESTAMP")
@@ -76,7 +78,7 @@ def take_origin(cursor: Cursor) -> Figure:
             raise cursor.problem("expected a time in quotes")
         minus = cursor.take("-")
         value = cursor.expect_whole_number("an origin, as in TIMESTAMP '2026-01-01 00:00:00' or 0")
-        return Figure(-value if minus else value, "number", Span(start, cursor.previous.end))
+        return WindowArgument(-value if minus else value, "number", Span(start, cursor.previous.end))
     token = cursor.advance()
     try:
         moment = datetime.fromisoformat(token.value.strip())
@@ -89,7 +91,7 @@ def take_origin(cursor: Cursor) -> Figure:
             hint="as in TIMESTAMP '2026-01-01 00:00:00'",
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return Figure((moment - _EPOCH) // timedelta(microseconds=1), "time", Span(start, token.end))
+    return WindowArgument((moment - _EPOCH) // timedelta(microseconds=1), "time", Span(start, token.end))
 
 
 def origin_text(micros: int) -> str:
