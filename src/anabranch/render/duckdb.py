@@ -529,8 +529,8 @@ class Writer:
         hidden = [quoted(each.name) for each in star.args.get("except_") or ()]
         if scope.start and table in (None, "__rows"):
             hidden.append('"__last"')
-        excluded = f" EXCLUDE ({', '.join(hidden)})" if hidden else ""
-        return f"{text}{excluded}", Columns(tuple(kinds), any(columns.open for columns in sources))
+        exclude = f" EXCLUDE ({', '.join(hidden)})" if hidden else ""
+        return f"{text}{exclude}", Columns(tuple(kinds), any(columns.open for columns in sources))
 
     def _clause(self, node: exp.Select, name: str, word: str, scope: _Scope) -> str:
         found = node.args.get(name)
