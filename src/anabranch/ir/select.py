@@ -148,7 +148,7 @@ class SelectBlock:
         return [index for index, each in enumerate(self.sources) if not each.static]
 
     @property
-    def asks(self) -> bool:
+    def has_subqueries(self) -> bool:
         """Whether one of its expressions has a subquery."""
         return any(True for expr in self.exprs() for _ in expr.subqueries())
 

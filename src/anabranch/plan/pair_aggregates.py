@@ -69,7 +69,7 @@ class Split:
 
 def added_up(block: SelectBlock, types: Types) -> Split | None:
     """A SELECT as two; None where that is not possible."""
-    if block.sets or block.generates or block.qualify is not None or block.asks or block.over or block.merged:
+    if block.sets or block.generates or block.qualify is not None or block.has_subqueries or block.over or block.merged:
         return None
     if not block.aggregated:
         return _distinct(block)

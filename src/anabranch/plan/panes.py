@@ -162,7 +162,7 @@ def _find(block: SelectBlock, context: PaneContext, *, differential: bool) -> Pa
         return "it has no aggregate"
     if block.sets:
         return "GROUPING SETS, ROLLUP, CUBE and GROUP BY ALL are computed over rows"
-    if block.distinct or block.generates or block.qualify is not None or block.asks:
+    if block.distinct or block.generates or block.qualify is not None or block.has_subqueries:
         return "DISTINCT, LATERAL VIEW, QUALIFY and subqueries in it are computed over rows"
     read = {column for expr in block.exprs() for column in expr.columns()}
     if not read <= block.owner.keys() | block.merged.keys():

@@ -41,7 +41,14 @@ def compose(block: SelectBlock, scan: Scan, inner: SelectBlock) -> Composition:
     """The composition of a SELECT over a view with the view's query, if it can live on the view's partials."""
     if not block.aggregated:
         raise NotApplicable("it has no aggregate")
-    if block.sets or block.distinct or block.generates or block.over or block.qualify is not None or block.asks:
+    if (
+        block.sets
+        or block.distinct
+        or block.generates
+        or block.over
+        or block.qualify is not None
+        or block.has_subqueries
+    ):
         raise NotApplicable("it is more than an aggregate")
     if inner.having is not None:
         raise NotApplicable("HAVING of the view looks at whole groups")

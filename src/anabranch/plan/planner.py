@@ -258,7 +258,7 @@ class Planner:
 
     def _is_stateless(self, block: SelectBlock) -> bool:
         """Whether it works on one row of a stream at a time."""
-        if block.aggregated or block.over or block.distinct or block.generates or block.asks:
+        if block.aggregated or block.over or block.distinct or block.generates or block.has_subqueries:
             return False
         if block.order or block.limited or block.qualify is not None or block.having is not None:
             return False

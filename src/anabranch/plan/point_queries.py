@@ -91,7 +91,7 @@ def find_point_query(text: str, query: Query, catalog: Catalog) -> PointQuery | 
     except SqlError:  # Spark reports it
         return None
     plain = SelectBlock(block.sources, block.items, block.where)
-    if block != plain or block.asks:
+    if block != plain or block.has_subqueries:
         return None
     fields = {field.name: field for field in view.fields}
     columns = _columns(text, block, fields)

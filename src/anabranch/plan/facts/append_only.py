@@ -71,7 +71,7 @@ def is_kept(column: Column) -> bool:
 def _stream(block: SelectBlock) -> Scan | None:
     """The stream that a SELECT reads, if it is its only input."""
     rel = block.sources[0].rel if len(block.sources) == 1 else None
-    plain = isinstance(rel, Scan) and rel.source.kind == "stream" and not block.asks
+    plain = isinstance(rel, Scan) and rel.source.kind == "stream" and not block.has_subqueries
     return rel if plain and isinstance(rel, Scan) else None
 
 

@@ -22,7 +22,7 @@ def find_following(block: SelectBlock) -> tuple[Column, int] | None:
     """
     if block.keys is not None or block.distinct or block.generates or block.qualify is not None:
         return None
-    if block.asks:
+    if block.has_subqueries:
         return None
     windows = [item.expr for item in block.items if any(call.over is not None for call in item.expr.calls())]
     found = [_following(expr) for expr in windows]

@@ -95,7 +95,7 @@ def _obstacle(block: SelectBlock) -> str | None:
     """Why a SELECT cannot be keyed, if its form alone rules it out."""
     if block.limited:
         return "LIMIT looks at all rows"
-    if block.asks and not _asks_tables(block):
+    if block.has_subqueries and not _asks_tables(block):
         return _of_subquery(block)
     if block.sets:
         return "it groups by several sets of columns"

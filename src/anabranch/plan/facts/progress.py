@@ -34,7 +34,7 @@ def find_joint_progress(join: Join, view: View, keys: Mapping[str, Expr]) -> Joi
     block = join.block
     if block.over or block.qualify is not None or block.generates:
         return None
-    if block.asks:
+    if block.has_subqueries:
         return None
     shown = {field.name: item.expr for field, item in zip(view.fields, block.items, strict=False)}
     grouped = {expr.normal for expr in block.keys or ()} if block.aggregated else None
