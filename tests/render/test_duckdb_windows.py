@@ -105,13 +105,18 @@ def test_a_pane_is_in_the_windows_that_hold_it(size: int, slide: int, offset: in
     assert sorted(found) == sorted(wanted)
 
 
-def test_remainders() -> None:
-    """As Spark has them; of a division by anything but a number above 0, they are left to it."""
-    text = driver_sql("SELECT pmod(a - 1, 5) AS r FROM r", lambda _: None, FIELDS)
+@pytest.mark.parametrize("size", [5, 3_600_000_000])
+def test_remainders(size: int) -> None:
+    """As Spark has them, of windows of an hour, too; of a division by anything but a number above 0, they are left to
+    it."""
+    text = driver_sql(f"SELECT pmod(a - 1, {size}) AS r FROM r", lambda _: None, FIELDS)
     with connect() as duck:
         duck.execute("CREATE TEMP TABLE r AS SELECT unnest([-10, -6, -5, -4, -1, 0, 1, 4, 5, 6, NULL])::BIGINT AS a")
         found = duck.execute(text or "").fetchall()
-    assert found == [((a - 1) % 5,) for a in (-10, -6, -5, -4, -1, 0, 1, 4, 5, 6)] + [(None,)]
+    assert found == [((a - 1) % size,) for a in (-10, -6, -5, -4, -1, 0, 1, 4, 5, 6)] + [(None,)]
+
+
+def test_other_remainders_are_left_to_spark() -> None:
     for divisor in ("0", "-5", "a", "5 + a"):
         assert driver_sql(f"SELECT pmod(a, {divisor}) AS r FROM r", lambda _: None, FIELDS) is None
         assert driver_sql(f"SELECT CAST(sum(pmod(a, {divisor})) AS INT) AS r FROM r", lambda _: None, FIELDS) is None

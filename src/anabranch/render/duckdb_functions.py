@@ -1,7 +1,8 @@
 """The functions with the same meaning in DuckDB: by name and types of arguments, each with its text.
 
 A signature names the kinds of its arguments, its text and the kind of its value. An argument with `!` is a literal:
-`text!` is not empty, `index!` is at least 1, `size!` at least 0. A function without a signature is left to Spark.
+`text!` is not empty, `index!` is at least 1, `size!` at least 0, both an INT; `whole!` is at least 1. A function without
+a signature is left to Spark.
 A function that agrees with Spark's only for some values is written so that DuckDB fails for others; then Spark computes
 it. tests/render/test_duckdb_functions.py runs every signature in both engines over hostile values.
 """
@@ -75,8 +76,8 @@ def _fits(value: Value, wanted: str) -> bool:
         literal = value.literal
         if wanted == "text!":
             return isinstance(literal, str) and literal != "" and "\0" not in literal
-        least = {"index!": 1, "size!": 0}[wanted]
-        return isinstance(literal, int) and least <= literal < 2**31
+        least, bits = {"index!": (1, 31), "size!": (0, 31), "whole!": (1, 63)}[wanted]
+        return isinstance(literal, int) and least <= literal < 1 << bits
     if wanted in ("int", "bigint"):
         return value.kind.family == WHOLE and (value.kind.width == BITS["bigint"]) == (wanted == "bigint")
     if wanted == "small":
@@ -200,7 +201,7 @@ _SIGNATURES: tuple[Signature, ...] = (
     Signature("sqrt", (WHOLE,), "sqrt(CAST({0} AS DOUBLE))", _DOUBLE),
     Signature("isnan", (DOUBLE,), "coalesce(isnan({0}), false)", _BOOLEAN),
     Signature("bit_count", (WHOLE,), "CAST(bit_count(CAST({0} AS BIGINT)) AS INTEGER)", _small(7)),
-    Signature("pmod", (WHOLE, "index!"), "pmod({0}, {1})", lambda kinds: common(kinds)),
+    Signature("pmod", (WHOLE, "whole!"), "pmod({0}, {1})", lambda kinds: common(kinds)),
     # times
     *_times(),
     Signature("unix_micros", (TIMESTAMP,), "epoch_us({0})", _MICROS),
