@@ -2,8 +2,9 @@
 
 A signature names the kinds of its arguments, its text and the kind of its value. An argument with `!` is a literal:
 `text!` is not empty, `index!` is at least 1, `size!` at least 0, both an INT; `whole!` is at least 1.
-A function without a signature is left to Spark. One that agrees with Spark's only for some values is written so that DuckDB
-fails for others; then Spark computes it. tests/render/test_duckdb_functions.py runs every signature in both engines over hostile values.
+A function without a signature is left to Spark. One that agrees with Spark's only for some values is written so that
+DuckDB fails for others; then Spark computes it. tests/render/test_duckdb_functions.py runs every signature in both
+engines over hostile values.
 """
 
 from __future__ import annotations
