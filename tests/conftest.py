@@ -37,7 +37,7 @@ if SEED is not None:
 hypothesis_settings.register_profile(
     "engine",
     deadline=None,
-    max_examples=int(_EXAMPLES or 4),
+    max_examples=int(_EXAMPLES or 3),
     derandomize=_FIXED,
     suppress_health_check=list(HealthCheck),
     print_blob=True,

@@ -79,7 +79,7 @@ def rows(count: int, chance: random.Random) -> list[tuple[Any, ...]]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", ["auto", "spark"])
+@pytest.mark.parametrize("backend", ["auto", pytest.param("spark", marks=pytest.mark.slow)])
 def test_views_and_their_changes_equal_the_batch_answer(home: Harness, backend: str) -> None:
     chance = random.Random(backend)
     home.sql(f"SET anabranch.backend = '{backend}'")

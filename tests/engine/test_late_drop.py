@@ -156,7 +156,13 @@ def test_which_rows_are_late_for_sessions() -> None:
     assert tried > 30
 
 
-@pytest.mark.parametrize("names", [("sessions", "some"), ("since", "together", "ends", "filled")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("sessions", "some"),
+        pytest.param(("since", "together", "ends", "filled"), marks=pytest.mark.slow),
+    ],
+)
 def test_late_rows_stay_out_for_ever(home: Harness, names: tuple[str, ...]) -> None:
     """Whatever is done with the home between runs: dropped rows are as if they had never come. An archive emits the
     same, and is read with all rows; views above follow what is emitted."""

@@ -221,6 +221,7 @@ WINDOW_JOINS = {
 }
 
 
+@pytest.mark.slow
 @settings(engine, max_examples=1)
 @given(st.integers(0, 10**6))
 def test_the_law_of_joined_windows(spark: SparkSession, seed: int) -> None:

@@ -154,6 +154,7 @@ def one_insert(home: str, stream: str, given: list[Row]) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.slow
 def test_mixed_rows_small_runs_compactions_and_a_kill(made: Path, tmp_path: Path, spark: SparkSession) -> None:
     """Killed half way, with changes written and not yet recorded; a run once more, and then the others."""
     home = tmp_path / "home"
