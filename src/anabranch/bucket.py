@@ -30,12 +30,12 @@ class Task:
     bucket: int = 0
     buckets: int = 1
     paths: Mapping[str, list[str]] = field(default_factory=dict)
-    counted: str = ""  # what the driver is told besides: a query of few rows
+    counted: str = ""  # a query whose few rows go to the driver
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a task wrote: the name of its file, None for no rows; and what the driver is told besides."""
+    """The name of the file that a task wrote, None for no rows; and the rows of its `counted` query."""
 
     file: str | None
     rows: tuple[tuple[Any, ...], ...] = ()

@@ -21,9 +21,7 @@ class BatchTable:
 
     def show(self, result: Result) -> None:
         if result.kind == "changes":
-            net = NetTable(self._order)
-            for batch in result:
-                net.apply(batch.changes)
+            net = NetTable.of(result, self._order)
             self.show_net(net, result.columns)
             return
         rows = result.toArrow()

@@ -7,9 +7,10 @@ terminals.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from anabranch.cli.interface import Batch
 from anabranch.cli.ordering import UNORDERED, Order, Row
 from anabranch.cli.values import Formatter, plain_values, text_formatter
 
@@ -27,6 +28,14 @@ class NetTable:
         self._shown = 0
         self._schema: pa.Schema | None = None
         self._formatters: list[Formatter] = []
+
+    @classmethod
+    def of(cls, batches: Iterable[Batch], order: Order) -> NetTable:
+        """The net rows of all batches of an answer."""
+        net = cls(order)
+        for batch in batches:
+            net.apply(batch.changes)
+        return net
 
     @property
     def schema(self) -> pa.Schema | None:

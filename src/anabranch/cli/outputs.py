@@ -92,9 +92,7 @@ class BatchCsv:
 
     def show(self, result: Result) -> None:
         if result.kind == "changes":
-            net = NetTable(self._order)
-            for batch in result:
-                net.apply(batch.changes)
+            net = NetTable.of(result, self._order)
             self._console.line(csv_line(result.columns))
             for row in net.rows():
                 self._console.line(csv_line(net.texts(row)))
@@ -116,9 +114,7 @@ class BatchJson:
             for line in json_lines(result.toArrow()):
                 self._console.line(line)
             return
-        net = NetTable(self._order)
-        for batch in result:
-            net.apply(batch.changes)
+        net = NetTable.of(result, self._order)
         if net.schema is not None:
             for line in _json_rows(net.schema, net.rows()):
                 self._console.line(line)

@@ -126,9 +126,9 @@ def _fits_run(view: View, stream: Stream) -> bool:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A table that tasks add to, the column of its times, and the hash by which each of them writes a bucket of it.
+    """A table that tasks add files to, its time column, and the hash by which each task writes one bucket of it.
 
-    `rows` takes up what tasks say besides, unless one declines.
+    `rows` collects the rows that tasks return to the driver, unless one declines.
     """
 
     table: str
@@ -237,7 +237,7 @@ class _InBuckets(Query):
         return {}
 
     def _table_of(self, input: str) -> str:
-        """The table in which the rows of an input are kept as they are; empty if there is none."""
+        """The table that stores the rows of an input unchanged; empty if there is none."""
         query, catalog = self.view.query, self.catalog
         if input in query.streams:
             return catalog.stream(query.streams[input]).rows_table
@@ -246,7 +246,7 @@ class _InBuckets(Query):
         return next((use.panes for use in query.blocks if use.placeholder == input), "")
 
     def _add_hashes(self, hashes: Iterable[tuple[str, str]]) -> None:
-        """By which hash a bucket of a node is one of tables, too; none where two inputs are split in different ways."""
+        """Record the hash by which tasks split each table; none for a table that two inputs split in different ways."""
         known = self.files.lists.hashes
         for table, hash in hashes:
             known[table] = hash if known.get(table, hash) == hash else ""
@@ -256,12 +256,12 @@ class _InBuckets(Query):
 
     @property
     def hash_of_changes(self) -> str:
-        """The hash by which each task gives a bucket of the changes; empty if it does not."""
+        """The hash by which tasks split the changes; empty if they do not."""
         return self.files.lists.hashes.get(self.view.changes_table, "") if not self.view.row_by_row else ""
 
     @property
     def row_hash(self) -> str:
-        """The hash of a new row of a stream that says whether it is in a bucket; empty if there is none for all."""
+        """The hash that assigns a new row of the stream to a bucket; empty if its inputs differ in it."""
         inputs = [
             input for input, id in self.view.query.streams.items() if self._run is not None and id == self._run.id
         ]
@@ -308,7 +308,7 @@ class _InBuckets(Query):
         return True
 
     def _hashes_of_keys(self, hashed: Sequence[int]) -> Iterator[tuple[str, str]]:
-        """By which hash of its own columns the rows of a table are those of touched keys in one bucket."""
+        """The tables whose rows are found by the touched keys, each with the hash of the columns that hold them."""
         keys = self.view.keying.columns
         yield self.view.changes_table, hash_of((keys[index].name, keys[index].type) for index in hashed)
         narrowed = {narrow.input: narrow.columns for narrow in self.view.keying.narrows}
@@ -317,9 +317,8 @@ class _InBuckets(Query):
             own = [columns[index] if index < len(columns) else None for index in hashed]
             known = [(name, types[name]) for name in own if name is not None and name in types]
             kinds = [_kind(type) for _, type in known]
-            alike = kinds == [
-                _kind(keys[index].type) for index in hashed
-            ]  # of other types, equal values differ in hash
+            # Equal values of different types can have different hashes.
+            alike = kinds == [_kind(keys[index].type) for index in hashed]
             yield self._table_of(input), hash_of(known) if alike else ""
 
 
@@ -347,7 +346,7 @@ class _TouchedInTask(Touched):
 
 
 def _kind(type: str) -> str:
-    """A type as far as it matters to a hash."""
+    """A type, the same for all whole numbers: their hash does not depend on their width."""
     return "bigint" if type in INTEGERS else type
 
 

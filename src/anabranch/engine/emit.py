@@ -190,8 +190,8 @@ def _in_buckets(
     scope: Scope,
     counted: list[LateRows],
 ) -> tuple[tuple[DataFile, ...], str] | None:
-    """What closes, and what late rows change, by tasks that merge the partials of one bucket of the keys each; None
-    where that is for Spark's own engine: where keys close one by one."""
+    """The changes, computed by tasks that each merge the partials of one bucket of the keys; None if Spark's own engine
+    has to compute them, because keys close one by one."""
     if closing.keys is not None or not buckets.available(core):
         return None
     names, own = _columns(catalog, view), scope.files(snapshot)
@@ -207,11 +207,7 @@ def _in_buckets(
         late = _late_text(names, new, closing, condition)
         scope = scope if view.emission.late == "correct" else scope.without_late(closing)
     paths = lists.paths(panes.id, folder, scope.files(snapshot))
-    if scope.late:
-        shown = _shown_paths(core, view, snapshot, closing, scope)
-        text = _correcting_text(names, closing, scope, paths, new, shown, snapshot, condition)
-    else:
-        text = _closing_text(names, closing, scope, paths, snapshot, condition)
+    text = _changes_text(core, names, closing, scope, paths, new, snapshot, condition)
     tasks = [Task(text, (), number, count, lists.of(number, count), late) for number in range(count)]
     rows: list[tuple[Any, ...]] = []
     (files,) = buckets.write(core, [buckets.Wanted(view.changes_table, "_window", tasks, rows=rows)])
@@ -294,20 +290,28 @@ def _by_duckdb(
     paths = scope.paths(core, snapshot)
     if not paths:
         return ()
-    if scope.late:
-        shown = _shown_paths(core, view, snapshot, closing, scope)
-        text = _correcting_text(names, closing, scope, paths, new, shown, snapshot)
-    else:
-        text = _closing_text(names, closing, scope, paths, snapshot)
+    text = _changes_text(core, names, closing, scope, paths, new, snapshot)
     return copy_to_table(core, duck, text, view.changes_table, "_window")
 
 
 # ------------------------------------------------------------------------------------------ late rows
 
 
-def _shown_paths(core: Core, view: View, snapshot: Snapshot, closing: Closing, scope: Scope) -> list[str]:
-    """The files of what was shown of windows that late rows can change."""
-    return snapshot.table_paths(core.ledger, view.changes_table, scope.low, closing.furthest_before)
+def _changes_text(
+    core: Core,
+    names: Columns,
+    closing: Closing,
+    scope: Scope,
+    paths: list[str] | Variable,
+    new: list[str] | Variable,
+    snapshot: Snapshot,
+    condition: str = "true",
+) -> str:
+    """The changes of a commit, for the keys that satisfy a condition; `new` are the files of new partials."""
+    if not scope.late:
+        return _closing_text(names, closing, scope, paths, snapshot, condition)
+    shown = snapshot.table_paths(core.ledger, names.view.changes_table, scope.low, closing.furthest_before)
+    return _correcting_text(names, closing, scope, paths, new, shown, snapshot, condition)
 
 
 def _correcting_text(
@@ -320,7 +324,7 @@ def _correcting_text(
     snapshot: Snapshot,
     condition: str = "true",
 ) -> str:
-    """The windows that close, and what late rows change of those shown before, of keys for which a condition holds."""
+    """The windows that close, and the corrections of shown ones, for the keys that satisfy a condition."""
     closes, marks = _closes(names, closing)
     keys, stored = names.keys(), ", ".join(names.stored())
     matches = " AND ".join(["t.w = e.w", *(f"t.{key} IS NOT DISTINCT FROM e.{key}" for key in keys)])
@@ -354,13 +358,13 @@ def _correcting_text(
 
 
 def _in_shown(names: Columns, closing: Closing) -> str:
-    """What follows the partials that came, to say which are in windows that were shown before."""
+    """The joins and the condition that select the new partials of windows shown before."""
     shown_before, _, marks = closing.sql()
     return f"{marks} WHERE w + {names.windows.size} <= {shown_before}"
 
 
 def _late_text(names: Columns, new: list[str] | Variable, closing: Closing, condition: str = "true") -> str:
-    """How many rows came for each window that was shown, of keys for which a condition holds."""
+    """The number of late rows of each window shown before, for the keys that satisfy a condition."""
     relation = pane_relation("late", names.panes, names.use, new, None, closing.furthest_before)
     return (
         f"WITH {relation} SELECT w, CAST(sum({quoted(names.use.presence)}) AS BIGINT) AS n"
@@ -369,7 +373,7 @@ def _late_text(names: Columns, new: list[str] | Variable, closing: Closing, cond
 
 
 def _checked(names: Columns, rows: Iterable[tuple[int, int]]) -> list[LateRows]:
-    """How many rows came for windows that had closed; a view that is made to fail then does so."""
+    """The late rows of windows that had closed, added up over tasks; raises for a view with LATE FAIL."""
     windows: dict[int, int] = {}
     for start, count in rows:
         windows[start] = windows.get(start, 0) + count

@@ -2,8 +2,8 @@
 
 Files are merged by size, as in an LSM tree: when there are enough files of about one size they become one file of the
 next, up to a top size. So a table has few files however many runs it had, and a row is rewritten a few times, not once
-a run. Runs go on while files are merged. Files of a bucket are merged with their like, and a table of which the driver
-does not take care is put into buckets.
+a run. Runs go on while files are merged. Files of one bucket are merged with each other, and a table too large for the
+driver is split into buckets.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def due(files: Iterable[DataFile], top: int = Limits.file_bytes) -> list[DataFil
 
 @dataclass(frozen=True)
 class _Merge:
-    """Files of a table, all in one bucket or in none, that become one file; or one for each bucket by a hash."""
+    """Files of a table, all in one bucket or in none, to merge into one file, or into one for each bucket of `into`."""
 
     table: str
     files: list[DataFile]
@@ -138,7 +138,7 @@ def _chosen(core: Core, snapshot: Snapshot, table: str, everything: bool) -> lis
 
 
 def _into_buckets(core: Core, snapshot: Snapshot, merge: _Merge, bucket: Bucket | None) -> _Merge:
-    """A merge, with the buckets that its rows go into if its table is one that the driver does not read as a whole."""
+    """A merge, split into buckets if its table is too large for the driver."""
     hash = _state_hash(core, merge.table, snapshot)
     whole = Bucket(lasting(hash), 0, 1)
     if not hash or (bucket is not None and bucket.by != whole.by) or not buckets.available(core):
@@ -228,7 +228,7 @@ def _tasks(merge: _Merge, text: str) -> list[Task]:
 
 
 def _in_its_bucket(merge: _Merge, added: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
-    """Files whose rows are in the bucket that those were in which they were made of."""
+    """Merged files, in the same bucket as the files they replace."""
     bucket = merge.files[0].bucket
     return tuple(replace(file, bucket=bucket) for file in added)
 
