@@ -13,8 +13,8 @@ from anabranch.engine.pane_sql import pane_relation
 from anabranch.plan.states import BlockUse, Key, Panes, PartialColumn
 from anabranch.plan.windows import windowed_sql
 from anabranch.render.duckdb import driver_sql
-from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import WindowSpec
+from anabranch.sql.text import Span
 from anabranch.types import Field
 
 FIELDS = (

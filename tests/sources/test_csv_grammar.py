@@ -17,7 +17,7 @@ from anabranch.sources.files import FilesSource
 from anabranch.sources.files_duckdb import relation
 from anabranch.sources.parts import Part
 from anabranch.sources.quotes import Dialect
-from anabranch.sql.lexer import words
+from anabranch.sql.text import words
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

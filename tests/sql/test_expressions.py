@@ -10,8 +10,8 @@ import pytest
 
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.functions import builtin
-from anabranch.sql.lexer import words
 from anabranch.sql.parser import parse
+from anabranch.sql.text import words
 
 SPARK = Path(__file__).parent / "spark"
 FUNCTIONS = sorted(builtin())

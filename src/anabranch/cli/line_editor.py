@@ -16,7 +16,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
 from anabranch.cli.shell import is_complete
-from anabranch.sql.lexer import words
+from anabranch.sql.text import words
 
 #: The history of statements, in the home directory of the user.
 HISTORY = ".anabranch_history"

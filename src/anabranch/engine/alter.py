@@ -36,9 +36,9 @@ from anabranch.plan.states import Panes, Rows
 from anabranch.plan.stored import to_json
 from anabranch.plan.view import View
 from anabranch.plan.view_checks import emission_of
-from anabranch.sql.lexer import quote_name
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import AlterView, CreateView, SelectStatement
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from anabranch.plan.states import Panes, Rows
 from anabranch.plan.stored import to_json
 from anabranch.plan.view import View
 from anabranch.sources.base import Found, SourceChanged
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -54,7 +54,6 @@ from anabranch.sources.base import Leaving
 from anabranch.sources.files import FilesSource
 from anabranch.sources.paths import absolute, check_path, format_of, is_pipe, scheme_of
 from anabranch.sql.definitions import check_policies, check_sink, check_watermark
-from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
     CreateSink,
@@ -71,6 +70,7 @@ from anabranch.sql.syntax import (
     Statement,
     Subscribe,
 )
+from anabranch.sql.text import Span, quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from anabranch.algebra.windows.sql import quotient
 from anabranch.engine.partial_windows import ends_sql
 from anabranch.engine.tables import PANE
 from anabranch.plan.states import BlockUse, Panes
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 
 def sliding_text(panes: Panes, use: BlockUse, windows: SlidingWindows) -> str:

@@ -38,8 +38,8 @@ from anabranch.sources.parts import Part
 from anabranch.sources.paths import nothing_at
 from anabranch.sql.calls import closing, split_commas
 from anabranch.sql.definitions import no_column
-from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.syntax import Advance, Copy, Delete, Expression, Insert, Name, Opaque, Statement, Update
+from anabranch.sql.text import Span, quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from anabranch.render.duckdb import driver_sql
 from anabranch.sources.base import PARTITION
 from anabranch.sources.files import InFiles
 from anabranch.sources.row_groups import InGroups
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import INTEGERS, Field
 
 if TYPE_CHECKING:

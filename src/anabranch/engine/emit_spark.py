@@ -24,7 +24,7 @@ from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.states import Panes
 from anabranch.plan.view import View
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

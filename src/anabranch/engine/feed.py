@@ -21,7 +21,7 @@ from anabranch.errors import AnabranchError
 from anabranch.ledger import DataFile, Record, Snapshot
 from anabranch.plan.stored import from_json
 from anabranch.plan.view import View
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 

@@ -26,10 +26,11 @@ from anabranch.errors import (
 from anabranch.plan.view import View
 from anabranch.sql.calls import MOMENT, clock_calls, closing
 from anabranch.sql.functions import builtin
-from anabranch.sql.lexer import Span, quote_name, tokenize, words
+from anabranch.sql.lexer import tokenize
 from anabranch.sql.net import COUNTED, EXAMPLE
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
 from anabranch.sql.splice import Edit, Spliced, splice
+from anabranch.sql.text import Span, quote_name, words
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from anabranch.plan.definitions import ROW_NUM, Stream
 from anabranch.plan.describe import Groups
 from anabranch.plan.states import Panes
 from anabranch.plan.types import duckdb_type
-from anabranch.sql.lexer import QUOTED, quote_name, tokenize
+from anabranch.sql.lexer import QUOTED, tokenize
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, fields_of
 from anabranch.errors import UnknownName, UsageError, WrongType, did_you_mean
-from anabranch.sql.lexer import quote_name, quote_string
+from anabranch.sql.text import quote_name, quote_string
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from anabranch.plan.panes import STREAM
 from anabranch.plan.states import Panes
 from anabranch.plan.types import duckdb_type
 from anabranch.render.duckdb import driver_sql
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

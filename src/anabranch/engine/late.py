@@ -22,7 +22,7 @@ from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream
 from anabranch.plan.view import View
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

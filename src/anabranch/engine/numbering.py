@@ -18,7 +18,7 @@ from anabranch.ledger import Ledger, Snapshot
 from anabranch.plan.definitions import ARRIVAL_TS, ROW_NUM, Stream
 from anabranch.sources.base import CORRUPT, ORIGIN
 from anabranch.sources.parts import path_of
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from anabranch.duck import quoted
 from anabranch.engine.tables import PANE
 from anabranch.plan.states import Panes, PartialColumn
 from anabranch.plan.types import duckdb_type
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 _MICROS = {"spark": f"unix_micros({PANE})", "duckdb": f"epoch_us({PANE})"}
 

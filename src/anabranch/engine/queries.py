@@ -20,7 +20,8 @@ from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.query_ties import break_query_ties
 from anabranch.plan.view import View
 from anabranch.sql.functions import calls
-from anabranch.sql.lexer import Token, words
+from anabranch.sql.lexer import Token
+from anabranch.sql.text import words
 from anabranch.sql.windows import WINDOW_FUNCTIONS
 from anabranch.types import Field
 

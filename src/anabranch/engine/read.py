@@ -33,7 +33,7 @@ from anabranch.sources.files import FilesSource, reader
 from anabranch.sources.listing import File
 from anabranch.sources.parts import Part, file_and_start
 from anabranch.sources.paths import CALLED, check_path, format_of, is_pipe, nothing_at
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from anabranch.plan.describe import append_only
 from anabranch.plan.states import Panes
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import View
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

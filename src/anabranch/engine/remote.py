@@ -24,8 +24,8 @@ from anabranch.sources.computing import Computing
 from anabranch.sources.database import DatabaseTable
 from anabranch.sources.lookup import LARGE_ROWS, LookupSource, ReadByTasks, open_source
 from anabranch.sources.wanted import EVERYTHING, Computed, Wanted
-from anabranch.sql.lexer import quote_name
 from anabranch.sql.terms import option_value
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

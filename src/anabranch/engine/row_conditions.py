@@ -7,7 +7,7 @@ from collections.abc import Collection
 from anabranch.algebra.rules import Punctuation
 from anabranch.plan.definitions import Stream
 from anabranch.sources.base import CORRUPT
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 
 def good_rows(stream: Stream, columns: Collection[str]) -> str:

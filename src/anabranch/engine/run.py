@@ -42,7 +42,7 @@ from anabranch.plan.stored import to_json
 from anabranch.plan.view import View
 from anabranch.sources.base import BadRow, Found
 from anabranch.sources.row_groups import InGroups
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 

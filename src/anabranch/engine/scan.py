@@ -46,7 +46,7 @@ from anabranch.plan.states import Panes
 from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow
 from anabranch.sources.parts import file_and_start, path_of
 from anabranch.sources.why import Why
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

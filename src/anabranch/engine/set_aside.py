@@ -35,9 +35,10 @@ from anabranch.plan.view import View
 from anabranch.sources.base import ORIGIN, BadRow, Found
 from anabranch.sources.parts import path_of
 from anabranch.sql.calls import aggregate_calls
-from anabranch.sql.lexer import Token, quote_name, tokenize
+from anabranch.sql.lexer import Token, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import Select, SelectStatement
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,7 +15,7 @@ from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.panes import STREAM
 from anabranch.plan.states import Panes, PartialColumn, Rows
 from anabranch.plan.windows import micros_sql
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,8 +15,8 @@ from anabranch.engine.insertion import bring
 from anabranch.errors import NotSupported
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Catalog
-from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Name, Query
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from anabranch.ir.expr import Column, Subquery
 from anabranch.ir.scope import Exposed
 from anabranch.ir.text import Writer
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 

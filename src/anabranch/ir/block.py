@@ -29,8 +29,8 @@ from anabranch.ir.rewrite import Rewrite
 from anabranch.ir.scope import Exposed, Scope
 from anabranch.ir.select import SelectBlock, ShownItem
 from anabranch.sql.calls import GENERATORS
-from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import Item, Select
+from anabranch.sql.text import Span
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -39,7 +39,6 @@ from anabranch.ir.scope import Exposed, Scope
 from anabranch.ir.select import FromItem, SelectBlock
 from anabranch.ir.versions import UNTIL, VersionsJoin
 from anabranch.sources import registry
-from anabranch.sql.lexer import Span
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import (
     NEWEST,
@@ -53,6 +52,7 @@ from anabranch.sql.syntax import (
     SetOperation,
     WindowSpec,
 )
+from anabranch.sql.text import Span
 from anabranch.types import Field, SparkType
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from anabranch.sql.lexer import Span
+from anabranch.sql.text import Span
 from anabranch.types import SparkType
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from anabranch.ir.rel import (
     is_live,
 )
 from anabranch.ir.select import Derived, FromItem, SelectBlock, SetBlock, ShownItem
-from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import Emission
+from anabranch.sql.text import Span
 
 
 def fold(rel: Rel) -> SelectBlock | SetBlock:

@@ -25,8 +25,9 @@ from anabranch.ir.rel import Filter, Project, Windowed, Written
 from anabranch.ir.rewrite import Rewrite
 from anabranch.sql.columns import check_window
 from anabranch.sql.durations import duration_text
-from anabranch.sql.lexer import normal_form, quote_name, quote_string
+from anabranch.sql.lexer import normal_form
 from anabranch.sql.syntax import GroupWindow, Select
+from anabranch.sql.text import quote_name, quote_string
 
 if TYPE_CHECKING:
     from anabranch.ir.build import Builder, From

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from anabranch.ir.expr import Expr, Part, Subquery
-from anabranch.sql.lexer import Span
+from anabranch.sql.text import Span
 
 _EQUALS = ("=", "==", "<=>")
 _SIGNS = (*_EQUALS, "<", ">", "<=", ">=", "<>", "!=")

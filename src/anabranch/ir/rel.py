@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from anabranch.ir.expr import Call, Column, Expr, SortKey, Subquery
-from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import Emission, WindowSpec
+from anabranch.sql.text import Span
 from anabranch.types import Field, Schema
 
 Computed: TypeAlias = tuple[Column, Expr]

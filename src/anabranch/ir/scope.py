@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from anabranch.errors import SqlError, UnknownName, did_you_mean
 from anabranch.ir.expr import Column, Expr
-from anabranch.sql.lexer import Span
+from anabranch.sql.text import Span
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Literal
 from anabranch.ir.expr import Call, Column, Expr, SortKey
 from anabranch.ir.rel import Generate, JoinKind, Project, Rel, Scan, Windowed
 from anabranch.ir.text import Writer
-from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.syntax import Emission
+from anabranch.sql.text import Span, quote_name
 from anabranch.types import SparkType
 
 INNER: tuple[JoinKind, ...] = ("inner", "cross")

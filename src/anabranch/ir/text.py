@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from anabranch.ir.expr import Call, Column, Expr, Part, SortKey, Subquery
-from anabranch.sql.lexer import Span
 from anabranch.sql.own_aggregates import OWN_AGGREGATES, OwnAggregate
 from anabranch.sql.own_calls import pieces
 from anabranch.sql.splice import Spliced
+from anabranch.sql.text import Span
 
 _TIGHT_BEFORE, _TIGHT_AFTER = frozenset(")],."), frozenset("([.")
 _JOINING = ("AND", "OR", "WHEN", "THEN", "ELSE")

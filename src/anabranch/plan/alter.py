@@ -22,8 +22,9 @@ from anabranch.plan.placer import Planned
 from anabranch.plan.states import Panes, Rows
 from anabranch.plan.stored import Object
 from anabranch.plan.view import Narrow, Touch, View
-from anabranch.sql.lexer import QUOTED, Span, normal_form, quote_name, tokenize
+from anabranch.sql.lexer import QUOTED, normal_form, tokenize
 from anabranch.sql.splice import Edit, splice
+from anabranch.sql.text import Span, quote_name
 
 MOST_LETTERS = 60
 

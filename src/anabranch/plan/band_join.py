@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from anabranch.algebra.reach import JoinBand
 from anabranch.algebra.windows.sql import quotient
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 _BUCKET = "__bucket_{}"
 #: The join condition: equal buckets.

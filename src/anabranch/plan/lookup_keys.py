@@ -21,7 +21,7 @@ from anabranch.ir.select import SelectBlock
 from anabranch.plan.bind import refuse
 from anabranch.plan.definitions import Table
 from anabranch.sources.lookup import KEY_TYPES, searchable
-from anabranch.sql.lexer import Span
+from anabranch.sql.text import Span
 from anabranch.types import INTEGERS
 
 #: Operators, and the same with the operands swapped.

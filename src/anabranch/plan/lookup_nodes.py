@@ -32,8 +32,8 @@ from anabranch.plan.name_resolution import placeholder
 from anabranch.plan.view import ASKED, Beginning, NodeEmission, NodeProgress, NodeQuery, TableLookup, View, leading_time
 from anabranch.render.blocks import plain_name
 from anabranch.sql.durations import is_unit
-from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Query, Relation
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from anabranch.plan.bind import Binder, Reference
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import NUMBERED, Stream, Table
 from anabranch.plan.view import View
-from anabranch.sql.lexer import quote_name
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Query, Relation
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 Analyze = Callable[[Spliced, Mapping[str, Sequence[Field]]], list[Field]]

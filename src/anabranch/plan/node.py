@@ -48,8 +48,8 @@ from anabranch.plan.view import (
 )
 from anabranch.plan.windows import micros_sql, sliding
 from anabranch.render.placeholders import FromText, PlaceholderWriter, select_sql, window_of
-from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Query
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

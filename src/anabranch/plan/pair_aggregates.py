@@ -30,7 +30,7 @@ from anabranch.ir.select import FromItem, SelectBlock, ShownItem
 from anabranch.plan.join_state import bounded, unbounded
 from anabranch.plan.picks import nulls
 from anabranch.plan.view import View
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 _KEY, _PARTIAL = "__k{}", "__p{}"
 _MARK = re.compile("\0([a-z]+[0-9]*)\0")

@@ -42,8 +42,9 @@ from anabranch.plan.windows import ID, needs_numbers, sliding, value_sql
 from anabranch.plan.winners import SortKey as SortText
 from anabranch.plan.winners import sort_keys
 from anabranch.render.placeholders import FromText, PlaceholderWriter, window_of
-from anabranch.sql.lexer import normal_form, quote_name, tokenize
+from anabranch.sql.lexer import normal_form, tokenize
 from anabranch.sql.syntax import WindowSpec
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 STREAM = "`@stream`"

@@ -21,7 +21,7 @@ from anabranch.ir.select import FromItem, SelectBlock, ShownItem
 from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.panes import PaneBlock, PaneCall, sorted_by_columns
 from anabranch.plan.placer import Placed
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 #: Of an aggregate: those whose partials it can merge.
 _LEGAL = {"sum": ("count", "count_if", "sum"), "min": ("min",), "max": ("max",)}

@@ -18,8 +18,9 @@ from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import View
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.calls import SESSION, clock_calls, volatile_calls
-from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
+from anabranch.sql.lexer import normal_form, tokenize
 from anabranch.sql.syntax import Query
+from anabranch.sql.text import Span, quote_name
 
 
 @dataclass(frozen=True)

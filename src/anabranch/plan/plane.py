@@ -28,7 +28,8 @@ from anabranch.plan.definitions import Stream
 from anabranch.plan.states import WINDOW_COLUMNS, Panes
 from anabranch.plan.view import JointProgress, View
 from anabranch.sql.calls import chains
-from anabranch.sql.lexer import Span, tokenize
+from anabranch.sql.lexer import tokenize
+from anabranch.sql.text import Span
 
 #: The only column of an input: its progress.
 PROGRESS = "progress"

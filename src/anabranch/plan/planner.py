@@ -38,8 +38,8 @@ from anabranch.plan.winners import event_times
 from anabranch.render.blocks import blocks, distinct_names, reads
 from anabranch.render.placeholders import PlaceholderWriter, select_sql
 from anabranch.sql.columns import check_window
-from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Emission, Query
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 _NUMBERS = ("_row_num", "_arrival_ts")

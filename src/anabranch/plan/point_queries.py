@@ -18,8 +18,8 @@ from anabranch.plan.catalog import Catalog
 from anabranch.plan.relation_builder import builder
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import View
-from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Query, Select
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 OPERATORS = ("=", "<", "<=", ">", ">=")

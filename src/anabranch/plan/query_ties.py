@@ -17,8 +17,8 @@ from anabranch.plan.picks import depends_on_order
 from anabranch.plan.tie_breaking import break_ties
 from anabranch.plan.winners import LISTS, TEXTS, event_times
 from anabranch.render.placeholders import PlaceholderWriter, select_sql
-from anabranch.sql.lexer import quote_name, words
 from anabranch.sql.splice import Spliced
+from anabranch.sql.text import quote_name, words
 from anabranch.types import Field
 
 #: Aggregates that pick one of several rows or values, or list them.

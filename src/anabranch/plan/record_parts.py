@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 #: The column with the row numbers of a stream; a query may read several streams.
 PART = "__part{}_{}"

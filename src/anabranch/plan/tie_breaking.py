@@ -19,7 +19,7 @@ from anabranch.ir.expr import Call, Column, Expr, Over, Part, SortKey, of_column
 from anabranch.ir.select import SelectBlock, SetBlock
 from anabranch.plan.picks import Pick, picked
 from anabranch.plan.winners import LISTS, TEXTS, orderable
-from anabranch.sql.lexer import words
+from anabranch.sql.text import words
 
 #: Window functions of the position of a row, whatever the frame.
 _POSITIONAL = words("row_number ntile lag lead")

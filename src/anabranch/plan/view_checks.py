@@ -18,8 +18,8 @@ from anabranch.plan.placer import Placer, Planned, PlanningContext, refuse_volat
 from anabranch.plan.states import Panes, Rows
 from anabranch.plan.view import Ends, Narrow, Touch, View
 from anabranch.plan.windows import micros_sql
-from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Emission, Query
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 #: Reserved names: the columns of every change.

@@ -13,8 +13,8 @@ from anabranch.algebra.windows import (
 )
 from anabranch.algebra.windows.sql import all_between_sql
 from anabranch.plan.definitions import ARRIVAL_TS, ROW_NUM
-from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import NEWEST, WindowSpec
+from anabranch.sql.text import quote_name
 
 ID = "window_id"
 

@@ -18,9 +18,10 @@ from anabranch.ir.select import FromItem, SelectBlock, SetBlock
 from anabranch.ir.text import Writer
 from anabranch.render.spark import JOINS, SETS
 from anabranch.sql.columns import of_the_language
-from anabranch.sql.lexer import WORD, Span, Token, quote_name, tokenize
+from anabranch.sql.lexer import WORD, Token, tokenize
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Emission
+from anabranch.sql.text import Span, quote_name
 from anabranch.sql.windows import call_text, is_call
 
 #: A transformation of each block before it is written.

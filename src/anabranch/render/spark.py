@@ -27,9 +27,9 @@ from anabranch.ir.rel import (
 )
 from anabranch.ir.text import Writer
 from anabranch.plan.windows import ID, windowed_sql
-from anabranch.sql.lexer import quote_name
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Name
+from anabranch.sql.text import quote_name
 
 #: How a scan is written in FROM.
 Leaf = Callable[[Scan], str]

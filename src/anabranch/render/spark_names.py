@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.sql.lexer import words
+from anabranch.sql.text import words
 
 if TYPE_CHECKING:
     from sqlglot import exp

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
 from anabranch.sources import avro_values
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from anabranch.sources.paths import (
 )
 from anabranch.sources.quotes import Dialect, Layout, has_long_number, layout_of
 from anabranch.sources.schemas import SchemaChange, compare
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

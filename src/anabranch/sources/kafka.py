@@ -33,7 +33,7 @@ from anabranch.sources.kafka_client import (
 from anabranch.sources.kafka_offsets import joined, milliseconds_of, offsets_of, share, sliced
 from anabranch.sources.quotes import Dialect
 from anabranch.sources.registry import Kind, Opening, Option, WrongOption
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from anabranch.sources.registry import Kind, Opening, Option, WrongOption
 from anabranch.sources.schemas import SchemaChange, compare
 from anabranch.sources.wanted import EVERYTHING, Wanted
 from anabranch.sql.durations import parse_duration
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

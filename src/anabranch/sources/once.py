@@ -14,7 +14,7 @@ from anabranch.errors import SourceError
 from anabranch.sources import row_groups
 from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, Source, Stretch
 from anabranch.sources.registry import Opening, Option
-from anabranch.sql.lexer import quote_name, quote_string
+from anabranch.sql.text import quote_name, quote_string
 from anabranch.types import Field
 
 if TYPE_CHECKING:

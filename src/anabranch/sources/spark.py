@@ -20,7 +20,7 @@ from anabranch.ledger.crash import reach
 from anabranch.sources import secrets
 from anabranch.sources.base import Source, Stretch
 from anabranch.sources.registry import Kind, Opening, Option
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from anabranch.sql.columns import Scope, names_in, of_the_language, type_spans
 from anabranch.sql.durations import is_unit
 from anabranch.sql.functions import builtin, calls, counts_of
 from anabranch.sql.group_windows import PART_OF
-from anabranch.sql.lexer import Span, Token, normal_form, words
+from anabranch.sql.lexer import Token, normal_form
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
 from anabranch.sql.syntax import Select
+from anabranch.sql.text import Span, words
 
 #: Words before a bracket that are not functions of Spark: words of its grammar, and our own functions.
 _OTHERS = words("cast try_cast extract timestampadd timestampdiff interval tumble hop session cumulate net")

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.sql.lexer import CLOSING, OPENING, STRING, Span, Token, normal_form, words
+from anabranch.sql.lexer import CLOSING, OPENING, STRING, Token, normal_form
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
+from anabranch.sql.text import Span, words
 
 #: Every aggregate of Spark 4.3; those without a mergeable form are recomputed over kept rows.
 SPARK_AGGREGATES = words(

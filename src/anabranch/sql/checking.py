@@ -35,10 +35,11 @@ from anabranch.sql.definitions import (
     wrong,
 )
 from anabranch.sql.expressions import expressions_of
-from anabranch.sql.lexer import Span, Token, split_statements, tokenize
+from anabranch.sql.lexer import Token, split_statements, tokenize
 from anabranch.sql.parser import parse_statement
 from anabranch.sql.syntax import ColumnDefinition, Name, Query, Statement
 from anabranch.sql.terms import option_value
+from anabranch.sql.text import Span
 
 
 @dataclass

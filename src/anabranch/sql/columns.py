@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from anabranch.errors import SqlError, UnknownName, WrongType, did_you_mean
 from anabranch.sql.calls import Chain, chains, closing
 from anabranch.sql.durations import is_unit
-from anabranch.sql.lexer import QUOTED, STRING, WORD, Span, Token, words
+from anabranch.sql.lexer import QUOTED, STRING, WORD, Token
 from anabranch.sql.syntax import (
     NEWEST,
     Expression,
@@ -24,6 +24,7 @@ from anabranch.sql.syntax import (
     SetOperation,
     WindowSpec,
 )
+from anabranch.sql.text import Span, words
 
 Columns = Mapping[str, str | None]  # name -> type, if known; names keep their case
 WINDOW_COLUMNS: Columns = {"window_start": "timestamp", "window_end": "timestamp", "window_time": "timestamp"}

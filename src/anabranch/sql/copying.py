@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import SYMBOL, Span
+from anabranch.sql.lexer import SYMBOL
 from anabranch.sql.query import parse_query
 from anabranch.sql.relations import at_query
 from anabranch.sql.syntax import Copy, CopyTo, Query, Relation, Statement, all_of
 from anabranch.sql.terms import literal
+from anabranch.sql.text import Span
 
 Options = dict[str, str | int | float | bool]
 _FORMATS = ("CSV", "TSV", "JSON", "PARQUET", "ARROW")

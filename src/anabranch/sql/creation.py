@@ -7,7 +7,7 @@ from typing import Literal
 from anabranch.errors import NotSupported, SyntaxProblem, did_you_mean
 from anabranch.sources import registry
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import STRING, Span
+from anabranch.sql.lexer import STRING
 from anabranch.sql.query import parse_query
 from anabranch.sql.relations import at_query
 from anabranch.sql.syntax import (
@@ -26,6 +26,7 @@ from anabranch.sql.syntax import (
     Watermark,
 )
 from anabranch.sql.terms import option_value, take_arguments
+from anabranch.sql.text import Span
 from anabranch.sql.types import TYPES, column_type
 from anabranch.sql.watermarks import take_watermark
 

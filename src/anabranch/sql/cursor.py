@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from anabranch.errors import SyntaxProblem, nearest
-from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, SYMBOL, WORD, Span, Token
+from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, SYMBOL, WORD, Token
 from anabranch.sql.syntax import Name
+from anabranch.sql.text import Span
 
 #: The maximum nesting of queries, since the rules are recursive.
 MAX_QUERIES = 40

@@ -11,8 +11,8 @@ from anabranch.sources import registry
 from anabranch.sql import syntax
 from anabranch.sql.calls import clock_calls, volatile_calls
 from anabranch.sql.columns import Columns, Resolver, Scope
-from anabranch.sql.lexer import Span, words
 from anabranch.sql.syntax import SourceSpec, Statement
+from anabranch.sql.text import Span, words
 
 if TYPE_CHECKING:
     from anabranch.sinks.exports import Export

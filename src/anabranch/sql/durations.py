@@ -6,7 +6,8 @@ import re
 
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import NUMBER, STRING, Span, Token
+from anabranch.sql.lexer import NUMBER, STRING, Token
+from anabranch.sql.text import Span
 
 MICROSECOND, MILLISECOND, SECOND = 1, 1_000, 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86400 * SECOND

@@ -8,8 +8,9 @@ from anabranch.algebra.smoothing import Budget
 from anabranch.errors import SyntaxProblem, nearest
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import take_duration
-from anabranch.sql.lexer import WORD, Span, Token
+from anabranch.sql.lexer import WORD, Token
 from anabranch.sql.syntax import Emission
+from anabranch.sql.text import Span
 
 _SECOND_WORDS: dict[str, frozenset[str]] = {
     "EMIT": frozenset({"ON", "CHANGES", "STREAM", "AFTER"}),

@@ -16,7 +16,7 @@ from typing import Any
 from anabranch.errors import SyntaxProblem, did_you_mean
 from anabranch.sql.calls import closing
 from anabranch.sql.durations import is_unit
-from anabranch.sql.lexer import NUMBER, QUOTED, STRING, SYMBOL, WORD, Token, words
+from anabranch.sql.lexer import NUMBER, QUOTED, STRING, SYMBOL, WORD, Token
 from anabranch.sql.syntax import (
     Advance,
     AlterView,
@@ -36,6 +36,7 @@ from anabranch.sql.syntax import (
     Update,
 )
 from anabranch.sql.terms import ends_value, meant, misspelt
+from anabranch.sql.text import words
 
 #: Words that give an expression its shape; every other word is a name.
 _SHAPE = words(

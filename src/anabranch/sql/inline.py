@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import Opaque, Query, Relation, Select, SetOperation
+from anabranch.sql.text import Span
 
 
 def inline_ctes(query: Query) -> Query:

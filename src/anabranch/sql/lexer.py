@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from anabranch.errors import SyntaxProblem
+from anabranch.sql.text import Span, quote_name
 
 WORD, QUOTED, STRING, NUMBER, SYMBOL, END = "word", "quoted", "string", "number", "symbol", "end"
 
@@ -37,20 +38,6 @@ _BLANK = frozenset({"space", "comment", "hint"})
 HINTS = re.compile(r"/\*\+.*?\*/", re.DOTALL)
 #: An unquoted file name.
 FILE_NAME = re.compile(r"[^\s'\"`;,()]+\.(?:csv|tsv|tab|jsonl?|ndjson|parquet|pq|txt)(?:\.\w+)?", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Span:
-    """A half-open range of character positions in a text."""
-
-    start: int
-    end: int
-
-    def of(self, text: str) -> str:
-        return text[self.start : self.end]
-
-    def to(self, other: Span) -> Span:
-        return Span(self.start, max(self.end, other.end))
 
 
 @dataclass(frozen=True)
@@ -199,20 +186,10 @@ def string_value(literal: str) -> str:
     return re.sub(pattern, unescape, body, flags=re.DOTALL)
 
 
-def quote_name(name: str) -> str:
-    """A name as a quoted identifier of Spark SQL."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def as_written(name: str) -> str:
     """A name in SQL, in backquotes if it needs them."""
     plain = [token.kind for token in tokenize(name)][:-1] == [WORD]
     return name if plain else quote_name(name)
-
-
-def quote_string(value: str) -> str:
-    """A text as a string literal of Spark SQL."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def split_statements(tokens: list[Token]) -> list[list[Token]]:
@@ -227,11 +204,6 @@ def split_statements(tokens: list[Token]) -> list[list[Token]]:
         else:
             current.append(token)
     return pieces
-
-
-def words(text: str) -> frozenset[str]:
-    """A set of words from a text, which keeps long lists of keywords readable."""
-    return frozenset(text.split())
 
 
 def normal_form(tokens: Sequence[Token]) -> str:

@@ -20,10 +20,11 @@ from anabranch.errors import SyntaxProblem
 from anabranch.sql.calls import closing, split_commas
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import QUOTED, SYMBOL, WORD, Span, Token, quote_name
+from anabranch.sql.lexer import QUOTED, SYMBOL, WORD, Token
 from anabranch.sql.syntax import Expression, Item, Net, Query, Relation, all_of
 from anabranch.sql.table_functions import TakeRelation, take_source
 from anabranch.sql.terms import take_expression
+from anabranch.sql.text import Span, quote_name
 
 EXAMPLE = "as in NET(orders, diff), with 1 for a row that comes and -1 for one that is taken back"
 #: The column with the count of a row, and the generator that repeats the row.

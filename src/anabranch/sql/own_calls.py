@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from anabranch.errors import SqlError
 from anabranch.sql.calls import SPARK_AGGREGATES, closing, split_commas
-from anabranch.sql.lexer import WORD, Span, Token, tokenize
+from anabranch.sql.lexer import WORD, Token, tokenize
 from anabranch.sql.own_aggregates import OWN_AGGREGATES, OwnAggregate
+from anabranch.sql.text import Span
 
 
 def own_calls(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int, str]]:

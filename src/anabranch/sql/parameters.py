@@ -15,9 +15,10 @@ from decimal import Decimal
 from typing import Any
 
 from anabranch.errors import Rewritten, SqlError, UnknownName, UsageError, did_you_mean
-from anabranch.sql.lexer import WORD, Span, Token, quote_string, tokenize
+from anabranch.sql.lexer import WORD, Token, tokenize
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.terms import CLAUSES, ends_value
+from anabranch.sql.text import Span, quote_string
 
 #: Words that look like names, but start a value.
 _BEFORE_VALUES = CLAUSES | {"SELECT", "BY", "VERSION", "CLOCK", "VALUES", "SLIDE", "RETURN"}

@@ -21,7 +21,6 @@ from anabranch.sql.lexer import (
     OPENING,
     STRING,
     SYMBOL,
-    Span,
     Token,
     check_brackets,
     split_statements,
@@ -52,6 +51,7 @@ from anabranch.sql.syntax import (
     all_of,
 )
 from anabranch.sql.terms import CLAUSES, literal, meant, misspelt, refuse_misspelt, take_expression
+from anabranch.sql.text import Span
 from anabranch.sql.types import with_types
 
 #: Words a statement can start with; an unknown first word is compared with these.

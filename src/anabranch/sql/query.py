@@ -16,7 +16,7 @@ from anabranch.sql.durations import is_unit
 from anabranch.sql.emission import take_emission
 from anabranch.sql.group_windows import calls_window_time, with_window
 from anabranch.sql.inline import inline_ctes
-from anabranch.sql.lexer import CLOSING, NUMBER, STRING, WORD, Span, Token
+from anabranch.sql.lexer import CLOSING, NUMBER, STRING, WORD, Token
 from anabranch.sql.relations import take_from, take_values
 from anabranch.sql.syntax import Expression, Item, LateralView, Opaque, Query, Relation, Select, SetOperation
 from anabranch.sql.terms import (
@@ -28,6 +28,7 @@ from anabranch.sql.terms import (
     take_expression,
     take_expressions,
 )
+from anabranch.sql.text import Span
 
 
 def parse_query(cursor: Cursor, *, nested: bool = False, inline: bool = True) -> Query:

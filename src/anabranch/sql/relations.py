@@ -23,7 +23,7 @@ from anabranch.sql.dialects.windows import (
     take_visible,
 )
 from anabranch.sql.emission import emission_ahead
-from anabranch.sql.lexer import NUMBER, OPENING, STRING, WORD, Span, string_value
+from anabranch.sql.lexer import NUMBER, OPENING, STRING, WORD, string_value
 from anabranch.sql.net import at_net, take_net
 from anabranch.sql.syntax import Expression, LateralView, Opaque, Query, Relation, Sample, Select, SetOperation, all_of
 from anabranch.sql.table_functions import TakeRelation
@@ -37,6 +37,7 @@ from anabranch.sql.terms import (
     take_arguments,
     take_expression,
 )
+from anabranch.sql.text import Span
 from anabranch.sql.versions import at_match, take_versions
 from anabranch.sql.watermarks import at_watermark_function, take_watermark_function
 from anabranch.sql.windows import WINDOW_FUNCTIONS, at_table_of_windows, at_window_function, take_window_function

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from anabranch.sql.lexer import Span
+from anabranch.sql.text import Span
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from anabranch.algebra.windows import (
     SlidingWindows,
     WindowType,
 )
-from anabranch.sql.lexer import SYMBOL, Span, Token, normal_form
+from anabranch.sql.lexer import SYMBOL, Token, normal_form
 from anabranch.sql.splice import Edit, splice
+from anabranch.sql.text import Span
 
 if TYPE_CHECKING:
     from anabranch.sql.dialects.windows import Bracket, SpelledWindow

@@ -11,8 +11,9 @@ from typing import Generic, TypeVar
 
 from anabranch.errors import SyntaxProblem, did_you_mean
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import WORD, Span, Token
+from anabranch.sql.lexer import WORD, Token
 from anabranch.sql.syntax import Name, Relation
+from anabranch.sql.text import Span
 
 TakeRelation = Callable[[Cursor, str], Relation]
 Value = TypeVar("Value")

@@ -13,8 +13,9 @@ from anabranch.sources import secrets
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.dialects.windows import has_brackets
 from anabranch.sql.emission import emission_ahead
-from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, QUOTED, STRING, SYMBOL, WORD, Span, Token, words
+from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, QUOTED, STRING, SYMBOL, WORD, Token
 from anabranch.sql.syntax import Argument, Expression, OptionValue
+from anabranch.sql.text import Span, words
 
 SET_OPERATORS = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS"})
 JOIN_WORDS = frozenset({"JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "SEMI", "ANTI"})

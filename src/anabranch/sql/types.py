@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.calls import closing
-from anabranch.sql.lexer import END, NUMBER, WORD, Span, Token, tokenize, words
+from anabranch.sql.lexer import END, NUMBER, WORD, Token, tokenize
 from anabranch.sql.splice import Edit, splice
+from anabranch.sql.text import Span, words
 
 SPARK_TYPES = words(
     "BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG FLOAT REAL DOUBLE DECIMAL DEC NUMERIC DATE TIMESTAMP"

@@ -14,9 +14,10 @@ from dataclasses import replace
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.calls import chains, closing, conjuncts
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, SYMBOL, Span, Token
+from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, SYMBOL, Token
 from anabranch.sql.syntax import Comparison, Expression, Relation, Versions
 from anabranch.sql.terms import ends_value, meant, misspelt, take_expression
+from anabranch.sql.text import Span
 
 _FLIPPED = {">=": "<=", ">": "<", "<=": ">=", "<": ">"}
 _EQUAL = ("=", "==", "<=>")

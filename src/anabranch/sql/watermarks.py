@@ -15,9 +15,10 @@ from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.calls import chains
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import duration_text, take_duration
-from anabranch.sql.lexer import NUMBER, OPENING, STRING, SYMBOL, WORD, Span, quote_name, tokenize
+from anabranch.sql.lexer import NUMBER, OPENING, STRING, SYMBOL, WORD, tokenize
 from anabranch.sql.syntax import Expression, Name, Relation, Watermark
 from anabranch.sql.table_functions import SOURCE, TIME, TableFunction, TakeRelation, at_function, take_call
+from anabranch.sql.text import Span, quote_name
 
 #: The last event times are part of the record of every run.
 MOST_ROWS = 10_000

@@ -10,7 +10,8 @@ from typing import Literal
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import duration_text, take_duration
-from anabranch.sql.lexer import NUMBER, STRING, Span
+from anabranch.sql.lexer import NUMBER, STRING
+from anabranch.sql.text import Span
 
 _ROWS = re.compile(r"\s*(\d{1,18})\s+rows?\s*", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

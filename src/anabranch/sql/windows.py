@@ -14,9 +14,10 @@ from typing import Any, Literal
 from anabranch.algebra.windows import FUNCTIONS, WindowType
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import STRING, Span, tokenize
+from anabranch.sql.lexer import STRING, tokenize
 from anabranch.sql.syntax import Name, Relation, WindowKind, WindowSpec, all_of
 from anabranch.sql.table_functions import KEY, SOURCE, TIME, Call, TableFunction, TakeRelation, at_function, take_call
+from anabranch.sql.text import Span
 from anabranch.sql.window_arguments import WindowArgument, origin_text, take_argument, take_length, take_origin
 
 _NAMES = {

@@ -23,7 +23,7 @@ from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.facts.lookahead import FINAL
 from anabranch.plan.view import Ends, View
 from anabranch.plan.windows import micros_sql
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

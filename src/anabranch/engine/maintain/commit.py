@@ -19,7 +19,7 @@ from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.view import View
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -22,7 +22,7 @@ from anabranch.plan.record_parts import order_sql, parts_of
 from anabranch.plan.view import View
 from anabranch.plan.winners import orderable
 from anabranch.sources.base import Found
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

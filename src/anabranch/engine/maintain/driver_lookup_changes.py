@@ -19,7 +19,7 @@ from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import ASKED, TableLookup, View
 from anabranch.render.duckdb import driver_sql
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from anabranch.engine.writing import collected
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.node import PLACE
 from anabranch.plan.view import Touch, View
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,7 +16,7 @@ from anabranch.engine.tables import DIFF, net_sql
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.view import View
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

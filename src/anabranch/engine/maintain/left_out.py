@@ -14,7 +14,7 @@ from anabranch.engine.maintain.commit import Commit
 from anabranch.engine.tables import DIFF
 from anabranch.engine.writing import write_frame
 from anabranch.plan.view import View
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

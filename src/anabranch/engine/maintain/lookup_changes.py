@@ -23,7 +23,7 @@ from anabranch.plan.definitions import Table
 from anabranch.plan.describe import append_only
 from anabranch.plan.view import ASKED, TableLookup, View
 from anabranch.sources.lookup import arrow_schema
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
 
 if TYPE_CHECKING:

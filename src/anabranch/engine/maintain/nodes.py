@@ -40,7 +40,7 @@ from anabranch.engine.progress_bounds import (
 from anabranch.ledger import DataFile
 from anabranch.plan.describe import waits_for_windows
 from anabranch.plan.view import View
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,7 +19,7 @@ from anabranch.ledger import Snapshot
 from anabranch.plan.definitions import Stream
 from anabranch.plan.view import Ends, View
 from anabranch.plan.windows import micros_sql
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -23,7 +23,8 @@ from anabranch.ir.expr import Column, Expr
 from anabranch.ir.logic import called, compared, conjuncts
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import HOUR, MILLISECOND, MINUTE, SECOND, take_duration
-from anabranch.sql.lexer import NUMBER, STRING, quote_name, tokenize
+from anabranch.sql.lexer import NUMBER, STRING, tokenize
+from anabranch.sql.text import quote_name
 
 Node = TypeVar("Node")
 _SIGNS = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "=="}  # each with its operands swapped

@@ -49,7 +49,7 @@ from anabranch.ir.rel import (
     is_live,
 )
 from anabranch.plan.rules import RuleContext
-from anabranch.sql.lexer import words
+from anabranch.sql.text import words
 from anabranch.types import INTEGERS
 
 #: Aggregates that are NULL over no rows; count is 0, and others are unknown here.

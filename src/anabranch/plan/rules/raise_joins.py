@@ -35,7 +35,8 @@ from anabranch.plan.picks import nulls
 from anabranch.plan.rules import RuleContext
 from anabranch.plan.windows import needs_numbers
 from anabranch.sql.calls import CLOCK, MOMENT, clock_calls
-from anabranch.sql.lexer import quote_name, tokenize
+from anabranch.sql.lexer import tokenize
+from anabranch.sql.text import quote_name
 from anabranch.types import INTEGERS, SparkType
 
 #: Aggregates that ignore duplicates; with DISTINCT, all do.

@@ -19,8 +19,8 @@ from typing import Literal
 
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.dialects.windows import Cut, SpelledWindow
-from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import NEWEST, ImpliedCondition, Name, Relation
+from anabranch.sql.text import Span
 from anabranch.sql.window_arguments import WindowArgument
 from anabranch.sql.windows import word_argument
 

@@ -18,8 +18,9 @@ from dataclasses import replace
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.calls import chains
 from anabranch.sql.dialects.windows import Bracket, SpelledWindow
-from anabranch.sql.lexer import QUOTED, Span, Token, quote_name
+from anabranch.sql.lexer import QUOTED, Token
 from anabranch.sql.syntax import Expression, ImpliedCondition, Item, Name, Query, Relation, Select
+from anabranch.sql.text import Span, quote_name
 from anabranch.sql.window_arguments import WindowArgument
 
 _INNER = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")

@@ -23,8 +23,9 @@ from anabranch.sql.cursor import Cursor
 from anabranch.sql.dialects.chunks import Epochs, join_chunks
 from anabranch.sql.dialects.joins import join_inputs, pairs
 from anabranch.sql.dialects.windows import Bracket, SpelledWindow, aggregate_window, at_bracket, take_bracket
-from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, SYMBOL, WORD, Span, Token
+from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, SYMBOL, WORD, Token
 from anabranch.sql.syntax import Expression, Item, Query, Relation, Select
+from anabranch.sql.text import Span
 
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 _OF_WINDOWS = (*_WINDOW_COLUMNS, "window_id")

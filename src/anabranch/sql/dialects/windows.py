@@ -15,9 +15,10 @@ from typing import Literal
 
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import NUMBER, OPENING, STRING, SYMBOL, WORD, Span, Token, tokenize
+from anabranch.sql.lexer import NUMBER, OPENING, STRING, SYMBOL, WORD, Token, tokenize
 from anabranch.sql.syntax import Name, Relation
 from anabranch.sql.table_functions import Call, refuse_keys, take_attribute
+from anabranch.sql.text import Span
 from anabranch.sql.window_arguments import WindowArgument, take_length, take_origin
 from anabranch.sql.windows import windowed, word_argument
 
