@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.duck import DATABASE, path_list, places_for, quoted, take_bucket, timestamp
+from anabranch.duck import DATABASE, counting_all, path_list, places_for, quoted, take_bucket, timestamp
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +50,7 @@ class Query:
     plain: pa.Schema  # as files have it
     options: dict[str, Any]  # how they are written
     statements: tuple[str, ...] = ()  # what comes before the text
+    read_as: str = ""  # what `Share.paths` call its file, where later queries read it
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Work:
     memory: int
     split: str | None = None  # the condition that a row is in the bucket of a task; None: tasks have rows of their own
     buckets: int = 1
+    changes: tuple[Query, ...] = ()  # of nodes, over these rows and what the other queries made of them
 
 
 @dataclass(frozen=True)
@@ -132,10 +134,12 @@ def _computed(work: Work, share: Share) -> Done:
         else:
             duck.register(_TABLE, _in_memory(work, pieces))
             source = f"SELECT * FROM {_TABLE}"
-        if work.split is not None:  # several queries are about these rows: they are read once
-            take_bucket(duck, share.bucket, work.buckets, share.paths)
-            duck.execute(f"CREATE TEMP TABLE {_BUCKET} AS SELECT * FROM ({source}) WHERE {work.split}")
-            source = f"SELECT * FROM {_BUCKET}"
+        if work.split is not None:
+            take_bucket(duck, share.bucket, work.buckets)
+            source = f"SELECT * FROM ({source}) WHERE {work.split}"
+            if sum(ROWS in query.text for query in (*work.queries, *work.changes)) > 1:
+                duck.execute(f"CREATE TEMP TABLE {_BUCKET} AS {source}")
+                source = f"SELECT * FROM {_BUCKET}"
         duck.execute(f"CREATE TEMP VIEW {ALL} AS {source}")
         good = f" WHERE {quoted(work.time)} IS NOT NULL" if work.time is not None else ""
         duck.execute(f"CREATE TEMP VIEW {ROWS} AS SELECT * FROM {ALL}{good}")
@@ -143,15 +147,27 @@ def _computed(work: Work, share: Share) -> Done:
         with places_for(count) if work.direct else nullcontext():
             statistics = duck.execute(work.statistics).fetchall()[0] if work.statistics is not None else None
             files, declined = [], []
-            for query in work.queries:
+            written: dict[str, str] = {}  # the files that changes read, by what their lists call them
+
+            def carry_out(query: Query) -> None:
                 try:
                     for statement in query.statements:
                         duck.execute(statement)
-                    name = _write(duck.sql(query.text), query, work)
+                    with counting_all(query.text):
+                        name = _write(duck.sql(query.text), query, work)
                 except (duckdb.Error, pa.ArrowException) as error:  # an overflow, say
                     declined.append((query.table, first_line(error)))
-                    continue
-                files += [(query.table, name)] if name is not None else []
+                    return
+                files.extend([(query.table, name)] if name is not None else [])
+                if query.read_as:
+                    written[query.read_as] = os.path.join(work.folder, name or _no_rows(query, work))
+
+            for query in work.queries:
+                carry_out(query)
+            if work.changes and not declined:
+                take_bucket(duck, share.bucket, work.buckets, _with_files(share.paths, written))
+                for query in work.changes:
+                    carry_out(query)
         return Done(tuple(files), tuple(declined), statistics)
     finally:
         duck.close()
@@ -215,6 +231,20 @@ def _write(made: Any, query: Query, work: Work) -> str | None:
         if writer is not None:
             writer.close()
     return None if writer is None else name
+
+
+def _no_rows(query: Query, work: Work) -> str:
+    """The name of a file that has the columns of a query, for those who read it by name."""
+    import pyarrow.parquet as parquet
+
+    name = f"{uuid.uuid4().hex}.parquet"
+    parquet.write_table(query.plain.empty_table(), os.path.join(work.folder, name), **query.options)
+    return name
+
+
+def _with_files(lists: Mapping[str, list[str]], written: Mapping[str, str]) -> dict[str, list[str]]:
+    """Lists of files with those that this task has written in their place."""
+    return {name: [written.get(path, path) for path in paths] for name, paths in lists.items()}
 
 
 def _batches(made: Any, query: Query) -> Iterator[pa.Table]:

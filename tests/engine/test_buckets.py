@@ -176,6 +176,35 @@ def test_buckets_answer_as_spark_does(tmp_path: Path, spark: SparkSession, fed: 
     assert not list((tmp_path / "home" / "staging").glob("*/*.parquet"))
 
 
+#: Of one stream: nodes whose key is columns of its rows, the columns under other names, other columns, or none of them.
+OF_RUNS = {
+    **{name: KEYED[name] for name in ("groups", "hops", "best")},
+    "renamed": "SELECT x.s AS a, k AS b, min(d) AS d FROM a AS x WHERE id <> 4 GROUP BY x.s, k",
+    "fewer": "SELECT k, sum(id) AS i, avg(k) AS a FROM a GROUP BY k",
+    "computed": "SELECT upper(s) AS s, count(*) AS c FROM a GROUP BY upper(s)",
+}
+
+
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_tasks_that_read_a_run_compute_its_changes(tmp_path: Path, spark: SparkSession, buckets: int) -> None:
+    """Partials and changes come of one job: of all nodes in one bucket, of those with one hash of the rows in two."""
+    given = rows_of(9, 40)
+    with Harness(tmp_path / "home", spark, backend="spark") as home:
+        streams(home, tmp_path / "in", fed=True)
+        if buckets == 1:
+            home.sql("SET anabranch.bucket_rows = 1000")
+        home.sql("".join(f"CREATE VIEW {name} AS {query} EMIT CHANGES;" for name, query in OF_RUNS.items()))
+        for run, (first, last) in enumerate([(0, 15), (15, 16), (16, 30), (30, 40)]):  # of one row: a bucket has none
+            write(tmp_path / "in" / "a", str(run), given[first:last])
+            home.query("SELECT count(*) FROM groups")
+            if run == 2:
+                home.compact()
+        ahead = {name for name, place in places(home).items() if place == "in kernels, with the rows of the run"}
+        assert ahead == (OF_RUNS.keys() if buckets == 1 else {"groups", "renamed"}), places(home)
+        check(home, OF_RUNS, {"a": given})
+    assert not list((tmp_path / "home" / "staging").glob("*/*.parquet"))
+
+
 @pytest.mark.parametrize("late", ["CORRECT", "ARCHIVE"])
 def test_windows_close_in_buckets(tmp_path: Path, spark: SparkSession, late: str) -> None:
     """Late rows correct what was shown or are kept for later reads, and are counted as the driver counts them."""

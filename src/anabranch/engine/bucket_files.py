@@ -16,6 +16,9 @@ from anabranch.plan.states import Panes
 from anabranch.plan.types import duckdb_type
 from anabranch.types import INTEGERS
 
+#: In place of a file: the new rows of a run in a table, which the tasks that read the run have.
+RUN = "__run"
+
 #: Types whose equal values, for Spark and DuckDB, have equal hashes.
 _HASHED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "binary")
 
@@ -62,7 +65,7 @@ class FilesByBucket:
         """Some files of a table, as a text names them that all tasks are given."""
         found = [(str(folder / file.path), file.bucket) for file in files]
         by = lasting(self.hashes[table]) if self.hashes.get(table) else ""
-        if not any(bucket is not None and bucket.by == by for _, bucket in found):
+        if not any((bucket is not None and bucket.by == by) or path.endswith(f"/{RUN}") for path, bucket in found):
             return [path for path, _ in found]
         name = f"files_{len(self._lists)}"
         self._lists[name] = (by, found)

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from anabranch import bucket, kernel
+from anabranch import bucket
 from anabranch.algebra.reach import Range
 from anabranch.bucket import Task
 from anabranch.duck import LEFT_TO_SPARK, Variable, in_bucket, quoted
-from anabranch.engine.bucket_files import FilesByBucket, hash_of, is_hashed, lasting
+from anabranch.engine.bucket_files import RUN, FilesByBucket, hash_of, is_hashed, lasting
 from anabranch.engine.core import Core
 from anabranch.engine.driver_changes import Query, Touched, since_start
 from anabranch.engine.kernels import Ahead, query_of, task_memory
@@ -29,19 +29,17 @@ from anabranch.engine.writing import adopt_files
 from anabranch.kernel import ROWS, Declined
 from anabranch.ledger import Bucket, DataFile, Snapshot
 from anabranch.ledger.crash import reach
+from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream
 from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import View
 from anabranch.render.join_keys import join_keys
-from anabranch.sources.row_groups import InGroups
+from anabranch.sql.text import quote_name
 from anabranch.types import INTEGERS, Field
 
 if TYPE_CHECKING:
     from anabranch.engine.maintain.commit import Commit
-
-#: In place of a file: the new rows of a run, which its tasks have at hand.
-RUN = "__run"
 
 
 def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
@@ -85,42 +83,54 @@ def in_words(count: int, keys: Sequence[str]) -> str:
     return f"in kernels, {count} buckets by {', '.join(keys)}" if count > 1 else "in kernels, 1 bucket"
 
 
-def look_ahead(commit: Commit, stream: Stream, rows: InGroups) -> Ahead | None:
-    """The joins whose changes the tasks that read a run can give too, for all that they need is in their bucket.
+def look_ahead(commit: Commit, stream: Stream, rows: int, written: frozenset[str]) -> Ahead | None:
+    """The nodes whose changes the tasks that read the rows of a run can compute too: all they need is in one bucket.
 
-    `commit` is that of the commit to come, as if the rows were in a file RUN.
+    `commit` is the one to come, as if the tables that the tasks write had a file RUN each.
     """
-    core, split, read = commit.core, "", 0
-    queries: list[tuple[kernel.Query, str | None]] = []
-    lists = FilesByBucket()
+    core, lists = commit.core, FilesByBucket()
+    found: list[tuple[View, _InBuckets, str]] = []
     for view in commit.catalog.of(View):
-        if not _fits_run(view, stream) or not core.driver_changes.fits(commit, view):
+        if not fits_run(commit.catalog, view, stream, written) or not core.driver_changes.fits(commit, view):
             continue
         query = _InBuckets(commit, view, stream, lists)
-        if not query.row_hash or query.row_hash != (split or query.row_hash):
-            continue
-        if core.place.takes_changes(rows.rows, query.state_rows()):
-            continue  # on the driver it is sooner done
+        if core.place.takes_changes(rows, 0 if view.query.direct else query.state_rows()):
+            continue  # the driver takes less time
         with suppress(NotApplicable):
             text = query.text()
             assert text is not None  # there are rows
-            split, read = query.row_hash, read + query.files.rows
-            queries.append((query_of(view.changes_table, change_fields(view, None), text), view.time or None))
-    return Ahead(split, read, tuple(queries), lists) if queries else None
+            found.append((view, query, text))
+    slots, split = core.spark.sparkContext.defaultParallelism, ""
+    count = core.place.buckets(rows, sum(query.files.rows for _, query, _ in found), slots)
+    if count > 1:
+        split = next((query.row_hash for _, query, _ in found if query.row_hash), "")
+        found = [each for each in found if each[1].row_hash == split]
+    if not found or (count > 1 and not split):
+        return None
+    queries = [
+        (query_of(view.changes_table, change_fields(view, None), text, tuple(query.statements)), view.time or None)
+        for view, query, text in found
+    ]
+    return Ahead(split, count, tuple(queries), lists)
 
 
-def _fits_run(view: View, stream: Stream) -> bool:
-    """Whether the changes of a node follow from the rows of a stream and tables that no other node changes."""
-    if (
-        not view.kept
-        or view.operator != "join"
-        or view.emission.mode != "feed"
-        or stream.id not in view.query.streams.values()
-    ):
+def fits_run(catalog: Catalog, view: View, stream: Stream, written: frozenset[str]) -> bool:
+    """Whether the changes of a node follow from the rows of a run and tables that no other node changes.
+
+    `written` are the tables that the tasks of the run write.
+    """
+    query, emission = view.query, view.emission
+    if not view.kept or emission.mode != "feed" or emission.closing or emission.late == "drop":
         return False
+    if query.views or query.asks or view.leaves_out or view.state.stopped:
+        return False
+    if view.operator == "join":
+        return stream.rows_table in written and stream.id in query.streams.values() and not query.blocks
     return (
-        not (view.query.views or view.query.blocks or view.emission.closing or view.query.asks or view.state.stopped)
-        and view.emission.late != "drop"
+        view.operator == "keyed"
+        and not view.join.steps
+        and bool(view.inputs)
+        and written >= {*catalog.tables_read(view)}
     )
 
 
@@ -261,13 +271,32 @@ class _InBuckets(Query):
 
     @property
     def row_hash(self) -> str:
-        """The hash that assigns a new row of the stream to a bucket; empty if its inputs differ in it."""
-        inputs = [
-            input for input, id in self.view.query.streams.items() if self._run is not None and id == self._run.id
-        ]
-        columns = {self._columns.get(input) for input in inputs}
+        """The hash that assigns a new row of the stream to a bucket; empty if there is none for all inputs."""
+        assert self._run is not None
+        if not self.view.row_by_row:
+            types = {field.name: field.type for field in self._run.row_fields}
+            return hash_of((name, types[name]) for name in self._columns_of_keys().values())
+        columns = {self._columns.get(input) for input, id in self.view.query.streams.items() if id == self._run.id}
         (column,) = columns if len(columns) == 1 else (None,)
         return hash_of([column]) if column is not None else ""
+
+    def _columns_of_keys(self) -> dict[int, str]:
+        """The columns of a key, by number, that are columns of the new rows; the same of each input."""
+        assert self._run is not None
+        types = {field.name: field.type for field in self._run.row_fields}
+        names_of = {text: name for name in types for text in (name, quote_name(name))}
+        uses = {use.placeholder: self.catalog.panes(use.panes) for use in self.view.query.blocks}
+        keys, found = self.view.keying.columns, list[dict[int, str]]()
+        narrows = {narrow.input: narrow.columns for narrow in self.view.keying.narrows}
+        for input in self.view.inputs:
+            columns = {name: name for name in types}
+            if input in uses:
+                columns = {key.name: names_of.get(key.expression, "") for key in uses[input].keys}
+            own = {index: columns.get(name or "", "") for index, name in enumerate(narrows.get(input, ()))}
+            # Equal values of different types can have different hashes.
+            alike = (index for index, name in own.items() if name and _kind(types[name]) == _kind(keys[index].type))
+            found.append({index: own[index] for index in alike if is_hashed(keys[index].type)})
+        return found[0] if all(each == found[0] for each in found) else {}
 
     def relation(
         self,
@@ -280,6 +309,11 @@ class _InBuckets(Query):
         return self._in_bucket(view, placeholder, super().relation(view, placeholder, snapshot, within, kept_by))
 
     def delta(self, view: View, placeholder: str, sign: int) -> str | None:
+        for use in view.query.blocks if self._run is not None else ():
+            if use.placeholder == placeholder:
+                return (
+                    self._panes(use, self.files.paths(use.panes, self.commit.added[use.panes])) if sign >= 0 else None
+                )
         if self._run is None or view.query.streams.get(placeholder) != self._run.id:
             return self._in_bucket(view, placeholder, super().delta(view, placeholder, sign))
         fields = self._run.row_fields if self._run.id in view.beginning.rows else self._run.seen_as(placeholder)
@@ -300,10 +334,12 @@ class _InBuckets(Query):
     def touch_keys(self, text: str) -> bool:
         keys = self.view.keying.columns
         hashed = [index for index, key in enumerate(keys) if is_hashed(key.type)]
+        if self._run is not None:
+            hashed = sorted(self._columns_of_keys())
         self.split = tuple(keys[index].name for index in hashed)
         where = f" WHERE {in_bucket(hash_of((f'k{index}', keys[index].type) for index in hashed))}" if hashed else ""
         self._add_hashes(self._hashes_of_keys(hashed))
-        self.statements.append(f"CREATE TEMP TABLE __touched AS SELECT * FROM ({text}){where}")
+        self.statements.append(f"CREATE OR REPLACE TEMP TABLE __touched AS SELECT * FROM ({text}){where}")
         self.touched = tuple(_TouchedInTask.of(index, key.type, self.statements) for index, key in enumerate(keys))
         return True
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import anabranch
 from anabranch import kernel
 from anabranch.duck import in_bucket, quoted
-from anabranch.engine.bucket_files import FilesByBucket, lasting
+from anabranch.engine.bucket_files import RUN, FilesByBucket, lasting
 from anabranch.engine.core import Core
 from anabranch.engine.driver_scan import columns_named, means_the_same, numbered, value_text
 from anabranch.engine.frames import arrow_schema
@@ -66,14 +66,15 @@ class Scanned:
 class Ahead:
     """What the same tasks compute of nodes, if each of them takes one bucket of the rows of a run."""
 
-    split: str  # the hash of a row that says in which bucket it is
-    rows: int  # that are read besides
+    split: str  # the hash of a row that says in which bucket it is; empty for one bucket
+    buckets: int
     queries: tuple[tuple[Query, str | None], ...]  # and the columns of their times
     lists: FilesByBucket  # the files that they read
 
 
-#: The nodes whose changes can be computed with the rows of a run that are in groups; None for none.
-LookAhead = Callable[[InGroups], Ahead | None]
+#: The nodes whose changes can be computed with the rows of a run that are in groups, by tasks that write some tables;
+#: None for none.
+LookAhead = Callable[[InGroups, frozenset[str]], Ahead | None]
 
 
 class Kernels:
@@ -92,7 +93,7 @@ class Kernels:
         first: int,
         at: int,
         bound: int | None,
-        look_ahead: LookAhead = lambda _: None,
+        look_ahead: LookAhead = lambda *_: None,
     ) -> Scanned | None:
         """Have tasks write what they can of the outputs of a run; None if all of it is Spark's to compute."""
         if not self.core.place.kernels or value_text(stream) != "":
@@ -110,9 +111,11 @@ class Kernels:
         if rows.low is not None and rows.timed:
             later = {each.table: each.later for each in mine if each.later is not None}
             texts |= {table: text for table, (origin, text) in later.items() if rows.low >= origin}
-        kept = rows.timed and stream.time is not None and any(each.table == stream.rows_table for each in mine)
-        ahead = look_ahead(rows) if kept else None
-        return self._job(stream, rows, mine, texts, first, at, bound, ahead) if mine else None
+        if not mine:
+            return None
+        timed = rows.timed and stream.time is not None  # otherwise rows can be bad
+        written = frozenset(each.table for each in mine if timed or each.table != stream.rows_table)
+        return self._job(stream, rows, mine, texts, first, at, bound, look_ahead(rows, written))
 
     def _job(
         self,
@@ -130,8 +133,8 @@ class Kernels:
         if ahead is None:
             shares, count = [Share(each) for each in tasks_of(rows.files, first, context, place.limits)], 1
         else:
-            queries += [query for query, _ in ahead.queries]
-            count = place.buckets(rows.rows, ahead.rows, context.defaultParallelism)
+            queries = [replace(query, read_as=str(ledger.table_folder(query.table) / RUN)) for query in queries]
+            count = ahead.buckets
             pieces = tuple(piece for each in cut(rows.files, first, 1) for piece in each)
             shares = [Share(pieces, number, ahead.lists.of(number, count)) for number in range(count)]
         statistics = _known_statistics(stream, rows, bound)
@@ -145,8 +148,9 @@ class Kernels:
             statistics=_statistics_text(stream, bound) if statistics is None else None,
             queries=tuple(queries),
             memory=task_memory(context, place.limits),
-            split=in_bucket(ahead.split) if ahead is not None else None,
+            split=in_bucket(ahead.split) if ahead is not None and ahead.split else None,
             buckets=count,
+            changes=tuple(query for query, _ in ahead.queries) if ahead is not None else (),
         )
         try:
             reach("during-kernels")
@@ -161,7 +165,7 @@ class Kernels:
                 files: list[DataFile] = []
                 for share, each in zip(shares, done, strict=True):
                     bucket = None
-                    if ahead is not None and table == stream.rows_table:
+                    if ahead is not None and ahead.split and table == stream.rows_table:
                         bucket = Bucket(lasting(ahead.split), share.bucket, count)
                     paths = [folder / name for found, name in each.files if found == table]
                     files += adopt_files(ledger, table, paths, time, bucket)
@@ -172,7 +176,8 @@ class Kernels:
                 if output.table not in declined:
                     files[output.table] = adopted(output.table, output.time)
                     reach("between-files")
-            for query, time in ahead.queries if ahead is not None and files else ():
+            whole = len(files) == len(outputs)  # those of nodes are about all of these
+            for query, time in ahead.queries if ahead is not None and whole else ():
                 if query.table not in declined:
                     changes[query.table] = adopted(query.table, time)
             values = statistics or _added([each.statistics or () for each in done])

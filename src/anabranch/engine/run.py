@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import ProgressState, own_bounds
 from anabranch.engine import buckets, emit, functions, late
+from anabranch.engine.bucket_files import RUN
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.driver_scan import partials_text, selected_text
 from anabranch.engine.frames import arrow_schema, is_data_error, named, translate
@@ -120,16 +121,23 @@ class Runner:
                 raise
 
     def _look_ahead(
-        self, catalog: Catalog, snapshot: Snapshot, stream: Stream, state: ProgressState, rows: InGroups
+        self,
+        catalog: Catalog,
+        snapshot: Snapshot,
+        stream: Stream,
+        state: ProgressState,
+        rows: InGroups,
+        written: frozenset[str],
     ) -> Ahead | None:
-        """The joins whose changes the tasks that read a run can compute in the same job."""
-        if not any(view.operator == "join" and stream.id in view.query.streams.values() for view in catalog.of(View)):
+        """The nodes whose changes can be computed in the same job as the tables that the tasks of a run write."""
+        if not any(buckets.fits_run(catalog, view, stream, written) for view in catalog.of(View)):
             return None
-        file = DataFile(buckets.RUN, rows.rows, 0, rows.low, rows.high)
-        moves, taken = {stream.id: (state, state)}, {stream.id: rows.rows}
-        added: dict[str, tuple[DataFile, ...]] = {stream.rows_table: (file,)}
-        commit = Commit(self.core, catalog, snapshot, added, moves, self.core.now(), taken)
-        return buckets.look_ahead(commit, stream, rows)
+        added: dict[str, tuple[DataFile, ...]] = {table: (DataFile(RUN, rows.rows, 0),) for table in written}
+        if stream.rows_table in written:
+            added[stream.rows_table] = (DataFile(RUN, rows.rows, 0, rows.low, rows.high),)
+        moves = {stream.id: (state, state)}
+        commit = Commit(self.core, catalog, snapshot, added, moves, self.core.now(), {stream.id: rows.rows})
+        return buckets.look_ahead(commit, stream, rows.rows, written)
 
     def _refresh_tables(self, stream_id: str) -> None:
         """Refresh the tables with REFRESH EVERY RUN that views on a stream read, if they have changed."""

@@ -156,7 +156,7 @@ class Scan:
         outputs: list[Output],
         state: ProgressState,
         first: int,
-        look_ahead: LookAhead = lambda _: None,
+        look_ahead: LookAhead = lambda *_: None,
     ) -> None:
         self.core = core
         self.look_ahead = look_ahead
