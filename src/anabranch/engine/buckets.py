@@ -21,7 +21,7 @@ from anabranch.duck import LEFT_TO_SPARK, Variable, in_bucket, quoted
 from anabranch.engine.bucket_files import RUN, FilesByBucket, hash_of, is_hashed, lasting
 from anabranch.engine.core import Core
 from anabranch.engine.driver_changes import Query, Touched, since_start
-from anabranch.engine.kernels import Ahead, query_of, task_memory
+from anabranch.engine.kernels import Ahead, query_of
 from anabranch.engine.maintain import deltas
 from anabranch.engine.table_cache import CachedRange, file_rows, where_within
 from anabranch.engine.tables import change_fields
@@ -150,12 +150,12 @@ class Wanted:
 
 def write(core: Core, wanted: Sequence[Wanted]) -> list[tuple[DataFile, ...] | Declined]:
     """Have the tasks of one job write files of tables."""
-    context, ledger = core.spark.sparkContext, core.ledger
+    ledger = core.ledger
     tasks = [task for each in wanted for task in each.tasks]
     folder = ledger.stage()
     try:
         reach("during-kernels")
-        compute = partial(bucket.compute, str(folder), task_memory(context, core.place.limits))
+        compute = partial(bucket.compute, str(folder), core.kernels.task_memory())
         done = core.kernels.run(compute, tasks)
         if done is None:
             return [Declined("executors run no kernels")] * len(wanted)

@@ -25,6 +25,7 @@ from anabranch.engine.core import Core
 from anabranch.engine.driver_scan import columns_named, means_the_same, numbered, value_text
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.place import Limits
+from anabranch.engine.spark import on_one_machine
 from anabranch.engine.writing import adopt_files
 from anabranch.kernel import Declined, Done, Piece, Query, Share, Work
 from anabranch.ledger import Bucket, DataFile
@@ -72,6 +73,16 @@ class Ahead:
     lists: FilesByBucket  # the files that they read
 
 
+@dataclass(frozen=True)
+class _Executors:
+    """What is known of the executors of a Spark session."""
+
+    spark: SparkSession
+    application: str
+    memory: int | None  # of DuckDB in one task, at most; None: it is the driver's machine
+    numbers: dict[int, RDD[int]] = field(default_factory=dict)  # from 0 on, each a partition, by how many
+
+
 #: The nodes whose changes can be computed with the rows of a run that are in groups, by tasks that write some tables;
 #: None for none.
 LookAhead = Callable[[InGroups, frozenset[str]], Ahead | None]
@@ -83,7 +94,7 @@ class Kernels:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.declined: str | None = None  # why something of the last run was left to Spark, if it was a task that did
-        self._numbers: dict[tuple[str, int], RDD[int]] = {}  # from 0 on, each a partition, by application and how many
+        self._executors: _Executors | None = None
 
     def scan(
         self,
@@ -147,7 +158,7 @@ class Kernels:
             numbers=(ROW_NUM, ARRIVAL_TS, at) if any(numbered(texts[each.table]) for each in outputs) else None,
             statistics=_statistics_text(stream, bound) if statistics is None else None,
             queries=tuple(queries),
-            memory=task_memory(context, place.limits),
+            memory=self.task_memory(),
             split=in_bucket(ahead.split) if ahead is not None and ahead.split else None,
             buckets=count,
             changes=tuple(query for query, _ in ahead.queries) if ahead is not None else (),
@@ -199,25 +210,42 @@ class Kernels:
         from pyspark.errors import PySparkException
 
         context, count = self.core.spark.sparkContext, len(tasks)
+        executors = self._executors_of(context)
         try:
             if count > _FEW:
                 return list(context.parallelize(tasks, count).map(compute).collect())
             # Numbers that Spark has already spare it a good part of a small job: the tasks come with the code.
-            if (context.applicationId, count) not in self._numbers:
-                self._numbers[context.applicationId, count] = context.parallelize(range(count), count)
-            return list(self._numbers[context.applicationId, count].map(partial(kernel.nth, compute, tasks)).collect())
+            if count not in executors.numbers:
+                executors.numbers[count] = context.parallelize(range(count), count)
+            return list(executors.numbers[count].map(partial(kernel.nth, compute, tasks)).collect())
         except (Py4JError, PySparkException) as error:
             if "cancelled" in str(error).lower():
                 raise
             reason = _message_of(error)
             with _lock:
-                _known[context.applicationId] = reason
+                _known[executors.application] = reason
             self.core.warn(f"kernels are left out from now on, and Spark's own engine computes instead: {reason}")
             return None
 
     def unavailable(self) -> str | None:
         """Why the executors run no kernels; None if they do. Found out once."""
+        executors = self._executors
+        if executors is not None and executors.spark is self.core.spark and executors.application in _known:
+            return _known[executors.application]
         return unavailable(self.core.spark, self.core.ledger.home)
+
+    def task_memory(self) -> int:
+        """What DuckDB may take in one task."""
+        most = self._executors_of(self.core.spark.sparkContext).memory
+        limit = self.core.place.limits.task_memory_bytes
+        return limit if most is None else min(limit, most)
+
+    def _executors_of(self, context: SparkContext) -> _Executors:
+        """The executors of this application: each question to the JVM takes a part of what a small job does."""
+        spark = self.core.spark
+        if self._executors is None or self._executors.spark is not spark:
+            self._executors = _Executors(spark, str(context.applicationId), task_memory(context))
+        return self._executors
 
 
 def _text(stream: Stream, output: Output) -> str | None:
@@ -306,18 +334,21 @@ def cut(files: Sequence[FileGroups], first: int, tasks: int) -> list[tuple[Piece
     return [tuple(found[task]) for task in sorted(found)]
 
 
-def task_memory(context: SparkContext, limits: Limits) -> int:
-    """What DuckDB may take in one task: of what executors leave to Python beside the JVM, a share for each task."""
+def task_memory(context: SparkContext) -> int | None:
+    """What DuckDB may take at most in one task: of what executors leave to Python beside the JVM, a share for each.
+
+    None where tasks run on the driver's machine.
+    """
+    if on_one_machine(str(context.master)):
+        return None
     conf = context.getConf()
-    if str(context.master).startswith("local") and not str(context.master).startswith("local-cluster"):
-        return limits.task_memory_bytes
     mb = 1 << 20
     heap = _megabytes(conf.get("spark.executor.memory", "1g") or "1g")
     given = conf.get("spark.executor.pyspark.memory") or conf.get("spark.executor.memoryOverhead")
     factor = float(conf.get("spark.executor.memoryOverheadFactor", "0.1") or 0.1)
     overhead = _megabytes(given) if given else max(384, int(heap * factor))
     slots = int(conf.get("spark.executor.cores", "1") or 1) // int(conf.get("spark.task.cpus", "1") or 1)
-    return min(limits.task_memory_bytes, max(64 * mb, int(overhead * mb * _SHARE) // max(1, slots)))
+    return max(64 * mb, int(overhead * mb * _SHARE) // max(1, slots))
 
 
 def _megabytes(text: str) -> int:
