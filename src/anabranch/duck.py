@@ -85,6 +85,7 @@ class Database:
             f"memory_limit = '{self._memory}B'",
             *([f"threads = {self._threads}"] if self._threads is not None else []),
             "autoinstall_known_extensions = false",
+            "enable_external_file_cache = false",  # it remembers each file of thousands that is read once
             "default_null_order = 'nulls_first_on_asc_last_on_desc'",  # as in Spark
             f"temp_directory = {quoted_text(str(spill))}",
         ):
