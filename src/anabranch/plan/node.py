@@ -21,7 +21,7 @@ from anabranch.plan.block_joins import BlockJoins
 from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.eager_aggregation import choose
 from anabranch.plan.facts.append_only import ROW, first_of, first_ranked, is_distinct
-from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
+from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals, keeps_table_rows
 from anabranch.plan.facts.lookahead import FINAL, NextRow, looks_ahead
 from anabranch.plan.facts.progress import of_union, through, union_times
 from anabranch.plan.filled import filled
@@ -527,7 +527,8 @@ class NodeMaker:
             source = placed.use.placeholder
             return (Touch(source, f"SELECT DISTINCT {items(columns)} FROM {quote_name(source)}"),)
         live = block.live
-        if len(live) == 1 and (self.inputs.by_row(live[0]) or self.counted is not None):
+        one = len(live) == 1 and not keeps_table_rows(block)
+        if one and (self.inputs.by_row(live[0]) or self.counted is not None):
             item = block.sources[live[0]]
             name = self.inputs.input_of(item)
             if keying.every_column:

@@ -63,9 +63,9 @@ def find_keys(block: SelectBlock, *, by_key: bool = False) -> Keying:
         return Keying("whole", reason="a window function in it has no PARTITION BY")
     pairs = False
     if not block.aggregated and not partitions and not block.distinct and not search.partitions:
-        if len(live) == 1:
+        if len(live) == 1 and not search.tables_first:
             return Keying("stateless")
-        pairs = not by_key and not search.epochs
+        pairs = not by_key and not search.epochs and len(live) > 1
         if pairs and all(block.sources[index].inner for index in live):
             return Keying("join")
     if block.generates:
@@ -74,15 +74,22 @@ def find_keys(block: SelectBlock, *, by_key: bool = False) -> Keying:
         return Keying("whole", reason="it aggregates everything into one row")
     if block.distinct and not block.keys and not partitions and len(live) == 1 and not search.partitions:
         return Keying("keyed", every_column=True)
-    parts = search.of_one(partitions, live[0]) if len(live) == 1 else search.of_several(partitions)
+    one = len(live) == 1 and not search.tables_first
+    parts = search.of_one(partitions, live[0]) if one else search.of_several(partitions)
     if block.distinct:
         parts = [part for part in parts if part.shown is not None]
     single = search.single(partitions, live, len(parts))
     if not parts:
         together = any(not columns for columns in search.partitions.values())
         reason = "no column is equal in all of its streams and grouped by" if len(live) > 1 else "nothing keys it"
+        reason = "a row of a static table without a partner depends on all rows" if search.tables_first else reason
         return Keying("whole", reason=DEPENDS if together else reason, pairs=pairs, single=single)
     return Keying("keyed", tuple(parts), pairs=pairs, single=single)
+
+
+def keeps_table_rows(block: SelectBlock) -> bool:
+    """Whether the answer has rows of a static table for want of a partner in a stream."""
+    return block.sources[0].static and not all(each.inner for each in block.sources)
 
 
 def joined_by_equals(block: SelectBlock) -> bool:
@@ -105,7 +112,7 @@ def _obstacle(block: SelectBlock) -> str | None:
         return DEPENDS
     if any(each.static for each in block.sources) and not all(each.inner for each in block.sources):
         lefts = all(each.kind not in ("right", "full") for each in block.sources)
-        if block.sources[0].static or not lefts:
+        if (keeps_table_rows(block) and len(block.sources) > 2) or not lefts:
             return "a row of a static table without a partner depends on all rows"
     return None
 
@@ -155,6 +162,7 @@ class _Search:
         # Where any row can decide whether an epoch exists, no other column partitions the answers.
         windows = [each.window.window for each in block.sources if each.window is not None]
         self.epochs = any(window.pairs == "every" for window in windows)
+        self.tables_first = keeps_table_rows(block)
         #: Of relations whose windows depend on other rows: the partition columns.
         self.partitions = {index: _partition_of(each) for index, each in enumerate(block.sources) if _depends(each)}
 
