@@ -89,7 +89,7 @@ def find_keys(block: SelectBlock, *, by_key: bool = False) -> Keying:
 
 def keeps_table_rows(block: SelectBlock) -> bool:
     """Whether the answer has rows of a static table for want of a partner in a stream."""
-    return block.sources[0].static and not all(each.inner for each in block.sources)
+    return any(first.static for first in block.sources[:1]) and not all(each.inner for each in block.sources)
 
 
 def joined_by_equals(block: SelectBlock) -> bool:
@@ -112,7 +112,8 @@ def _obstacle(block: SelectBlock) -> str | None:
         return DEPENDS
     if any(each.static for each in block.sources) and not all(each.inner for each in block.sources):
         lefts = all(each.kind not in ("right", "full") for each in block.sources)
-        if (keeps_table_rows(block) and len(block.sources) > 2) or not lefts:
+        by_itself = len(block.sources) == 2 and len(block.live) == 1
+        if (keeps_table_rows(block) and not by_itself) or not lefts:
             return "a row of a static table without a partner depends on all rows"
     return None
 
