@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
-from anabranch.sources import avro_files, avro_values, inference, parts, row_groups, why
+from anabranch.sources import avro_files, avro_values, inference, parts, row_groups, row_lines, why
 from anabranch.sources.base import BadRow, Source, SourceChanged, Stretch
 from anabranch.sources.listing import File, Listing
 from anabranch.sources.parts import Part
@@ -595,11 +595,47 @@ class FilesSource(Source):
             return None
         return InFiles(names, rows, min(lows, default=None), max(highs, default=None))
 
-    def in_groups(self, captured: Any, columns: Collection[str], time: str | None) -> row_groups.InGroups | None:
-        """Parquet files by their groups of rows, for tasks that read them where they are."""
-        if self.format != "parquet" or self.declared is None:
+    def in_groups(
+        self, captured: Any, columns: Collection[str], time: str | None
+    ) -> row_groups.InGroups | row_lines.InLines | None:
+        """Parquet files by groups of rows, CSV and JSON by lines, for tasks that read them where they are."""
+        if self.declared is None:
             return None
-        return row_groups.in_groups([self._path(Part.of(each)) for each in captured], self.declared, columns, time)
+        taken = [Part.of(each) for each in captured]
+        if self.format == "parquet":
+            return row_groups.in_groups([self._path(part) for part in taken], self.declared, columns, time)
+        found = []
+        for part in taken:
+            form = self._form(part, time) if part.size else None
+            if form is not None:
+                path = self._path(part)
+                found.append(row_lines.Lines(path, 0, os.path.getsize(path), form))
+            elif part.size:
+                return None
+        return row_lines.in_lines([each for each in found if each.end], self.declared, columns)
+
+    def _form(self, part: Part, time: str | None) -> row_lines.Form | None:
+        """How the lines of a file are written; None if only Spark can read them."""
+        from anabranch.engine.frames import arrow_schema
+
+        assert self.declared is not None
+        given, separator = {name.lower() for name in self.options}, ""
+        fields, header = self.declared, None
+        if self.format in SEPARATED:
+            separator, given = self.dialect.separator, given - {"header", "sep", "delimiter"}
+            if separator not in row_lines.SEPARATORS or self.layout(part).multiline:
+                return None
+            header, columns = self._header(part.name), {field.name.lower(): field for field in self.declared}
+            if header is not None:
+                fields = tuple(columns.get(name.lower(), Field("", "string")) for name in header)
+        elif self.format != "json":
+            return None
+        if part.name.endswith(COMPRESSED) and not part.name.endswith(row_lines.OPENED):
+            return None
+        if given or not any(field.name for field in fields) or not row_lines.has_certain_types(fields, separator):
+            return None
+        titled = header is not None and part.start == 0
+        return row_lines.Form(fields, arrow_schema(self.declared), separator, titled, time)
 
     def read(self, captured: list[Any], *, checked: bool = False) -> DataFrame:
         """Rows of files with the stream's columns, the text of rows that do not parse, and the file of each.
