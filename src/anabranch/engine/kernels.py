@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 #: A task of fewer bytes than this costs more to start than it spares.
 _WORTH = 4 << 20
+#: A piece of lines is not cut further.
+_LEAST_LINES = 1 << 20
 #: Of the bytes of a task, how many times as few it takes where it has all of them in memory at once.
 _OF_LINES = 4
 #: Up to so many tasks are sent along with what they compute.
@@ -223,7 +225,7 @@ class Kernels:
         context, limits = self.core.spark.sparkContext, self.core.place.limits
         total = sum(file.end for file in rows.files)
         # Lines are in memory while a task looks at them.
-        pieces = row_lines.cut(rows.files, how_many(total, limits.task_bytes // _OF_LINES, context))
+        pieces = row_lines.cut(rows.files, how_many(total, limits.task_bytes // _OF_LINES, context), _LEAST_LINES)
         if first is None:
             return pieces
         counts = self.run(kernel.count, pieces)

@@ -87,7 +87,7 @@ def in_lines(files: Sequence[Lines], fields: Sequence[Field], columns: Collectio
     return InLines(tuple(each for each in fields if each.name in columns), tuple(files))
 
 
-def cut(files: Sequence[Lines], tasks: int, least: int = CHUNK) -> list[tuple[Lines, ...]]:
+def cut(files: Sequence[Lines], tasks: int, least: int) -> list[tuple[Lines, ...]]:
     """Pieces of whole files for about so many tasks, about as many bytes for each, and not less than so many.
 
     >>> form = Form((), None)
