@@ -53,6 +53,8 @@ def found(
     if given is None:
         return None
     assert isinstance(given, row_lines.InLines)
+    if not given.files:
+        return None
     tables = []
     for piece in (piece for task in row_lines.cut(given.files, tasks, 1) for piece in task):
         try:
@@ -256,6 +258,8 @@ def check_random(tmp_path: Path, spark: SparkSession, seed: int) -> bool:
     theirs = truth(files, path)
     assert theirs.column("_corrupt").null_count == theirs.num_rows
     assert texts(made) == texts(theirs.drop_columns(["_corrupt"]))
+    at_hand = files.arrow_rows([part(path)], None)
+    assert at_hand is not None and at_hand.equals(made)
     return True
 
 

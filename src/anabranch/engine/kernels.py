@@ -127,7 +127,7 @@ class Kernels:
         if isinstance(rows, InLines):
             # Where Spark has to read the lines anyway, tasks spare nothing.
             spared = len(mine) == len(outputs) and stream.key is None and not (stream.rule and stream.rule.in_order)
-            if not spared or self.core.place.takes_little(incoming.bytes):
+            if not spared or not rows.files or not row_lines.looks_certain(rows):
                 return None
             return self._job(stream, rows, mine, texts, first, at, bound, None)
         if not rows.rows:

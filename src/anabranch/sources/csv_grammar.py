@@ -260,7 +260,7 @@ class _Files:
     def samples(self) -> Iterator[bytes]:
         """The first lines of each file."""
         for content, start in zip(self._maps, self._starts, strict=True):
-            yield content[start : line_start(content, start, start + SAMPLE)]
+            yield content[start : _line_start(content, start, start + SAMPLE)]
 
     def mismatch(self, grammar: str, line_end: bytes) -> bytes | None:
         """A piece of a file that is not of a grammar; None if all are."""
@@ -285,12 +285,12 @@ class _Files:
     def _pieces(self) -> Iterator[tuple[mmap.mmap, int, int]]:
         for content, start in zip(self._maps, self._starts, strict=True):
             while start < len(content):
-                end = line_start(content, start, start + CHUNK)
+                end = _line_start(content, start, start + CHUNK)
                 yield content, start, end
                 start = end
 
 
-def line_start(content: mmap.mmap | bytes, start: int, wanted: int) -> int:
+def _line_start(content: mmap.mmap, start: int, wanted: int) -> int:
     """Where a line starts, as far as wanted or a little further."""
     if wanted >= len(content):
         return len(content)

@@ -530,14 +530,18 @@ class FilesSource(Source):
         return parts.copy_of(part, self._scratch(), purpose, unclosed, groups=self.format == "parquet")
 
     def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
-        """Parquet files of not too many rows that hold the columns of the stream, each with its type."""
+        """The rows of files that are not large, where they are read as Spark reads them: of Parquet files that hold the
+        columns of the stream, each with its type, and of lines of text."""
         import pyarrow as pa
         import pyarrow.parquet as parquet
 
         from anabranch.engine.frames import arrow_schema
 
-        if self.format != "parquet" or self.declared is None:
+        if self.declared is None:
             return None
+        if self.format != "parquet":
+            found = self.in_groups(captured, columns or [field.name for field in self.declared], None)
+            return row_lines.read_all(found) if isinstance(found, row_lines.InLines) else None
         wanted = arrow_schema([each for each in self.declared if columns is None or each.name in columns])
         tables, rows = [], 0
         try:
@@ -612,7 +616,8 @@ class FilesSource(Source):
                 found.append(row_lines.Lines(path, 0, os.path.getsize(path), form))
             elif part.size:
                 return None
-        return row_lines.in_lines([each for each in found if each.end], self.declared, columns)
+        chosen = tuple(field for field in self.declared if field.name in columns)
+        return row_lines.InLines(chosen, tuple(each for each in found if each.end))
 
     def _form(self, part: Part, time: str | None) -> row_lines.Form | None:
         """How the lines of a file are written; None if only Spark can read them."""
@@ -632,7 +637,8 @@ class FilesSource(Source):
             return None
         if part.name.endswith(COMPRESSED) and not part.name.endswith(row_lines.OPENED):
             return None
-        if given or not any(field.name for field in fields) or not row_lines.has_certain_types(fields, separator):
+        named = any(field.name for field in fields)
+        if given or not named or not row_lines.has_certain_types(self.declared, separator):
             return None
         titled = header is not None and part.start == 0
         return row_lines.Form(fields, arrow_schema(self.declared), separator, titled, time)

@@ -28,7 +28,6 @@ from anabranch.sources.row_lines import InLines
 from anabranch.sources.schemas import SchemaChange
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 #: What a run takes at the most, in bytes.
@@ -167,9 +166,6 @@ class FollowSource(FilesSource):
     def files_of(self, captured: Any) -> tuple[str, ...]:
         path, _, start, _ = captured
         return (path if start == 0 else f"{path}#byte={start}",)
-
-    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
-        return None
 
     def in_groups(self, captured: Any, columns: Collection[str], time: str | None) -> InGroups | InLines | None:
         copy = self._copy(captured)

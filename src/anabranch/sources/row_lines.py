@@ -9,16 +9,17 @@ What is otherwise, a bad row or a newline within quotes, makes all of it uncerta
 from __future__ import annotations
 
 import csv
-import mmap
+import os
 import re
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from typing import TYPE_CHECKING
 
 from anabranch.sources import csv_grammar, json_values
-from anabranch.sources.csv_grammar import CHUNK, SAMPLE, Uncertain, line_start
+from anabranch.sources.csv_grammar import CHUNK, SAMPLE, Uncertain
 from anabranch.sources.parts import open_bytes
 from anabranch.sources.paths import COMPRESSED
 from anabranch.types import Field
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Compressed files that are read as a whole, and separators that no value needs quotes for but itself.
 OPENED, SEPARATORS = (".gz", ".bz2", ".zst"), (",", "\t", ";", "|")
-#: A longer line may break a limit of Spark's parsers; and what a compressed file may come to.
+#: A longer line may break a limit of Spark's parsers; and what is read into memory at once, compressed or not.
 _LONGEST, _MOST = 16 << 20, 512 << 20
 #: How the values of CSV are written that are beyond doubt, by type; None: any text.
 _WRITTEN = csv_grammar.CELLS | {
@@ -37,6 +38,8 @@ _WRITTEN = csv_grammar.CELLS | {
     "smallint": "-?(?:[0-9]{1,4}|[12][0-9]{4})",
     "bigint": "-?(?:[0-9]{1,18}|[1-8][0-9]{18})",
 }
+#: With which some files in UTF-8 begin.
+_MARK = b"\xef\xbb\xbf"
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
@@ -75,16 +78,29 @@ def has_certain_types(fields: Sequence[Field], separator: str) -> bool:
     return all(_cell(field.type) != "" if separator else field.type in json_values.TYPES for field in fields)
 
 
-def in_lines(files: Sequence[Lines], fields: Sequence[Field], columns: Collection[str]) -> InLines | None:
-    """Columns of the rows of files; None where the first lines of one say that they are Spark's to read."""
-    if not files:
-        return None
-    for file in {each.form: each for each in files if not _is_compressed(each.path)}.values():
-        try:
+def looks_certain(rows: InLines) -> bool:
+    """Whether the first lines of files are certain to be read as Spark reads them; of each form of lines one file."""
+    try:
+        for file in {each.form: each for each in rows.files if not _is_compressed(each.path)}.values():
             read(replace(file, end=min(file.end, SAMPLE)), file.form.schema)
-        except (Uncertain, OSError):
-            return None
-    return InLines(tuple(each for each in fields if each.name in columns), tuple(files))
+    except (Uncertain, OSError):
+        return False
+    return True
+
+
+def read_all(rows: InLines) -> pa.Table | None:
+    """All rows, in the order of their files, if these are not large; None where they are Spark's to read."""
+    import pyarrow as pa
+
+    if not rows.files or sum(file.end for file in rows.files) > _MOST:
+        return None
+    schema = pa.schema([rows.files[0].form.schema.field(field.name) for field in rows.fields])
+    pieces = [piece for task in cut(rows.files, os.cpu_count() or 1, CHUNK) for piece in task]
+    try:
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            return pa.concat_tables(pool.map(read, pieces, repeat(schema)))
+    except (Uncertain, OSError):
+        return None
 
 
 def cut(files: Sequence[Lines], tasks: int, least: int) -> list[tuple[Lines, ...]]:
@@ -111,9 +127,7 @@ def cut(files: Sequence[Lines], tasks: int, least: int) -> list[tuple[Lines, ...
 
 def count(piece: Lines) -> int:
     """How many rows a piece has, if it can be read."""
-    with _content(piece) as (content, start, end):
-        lines: int = sum(content[first:last].count(b"\n") for first, last in _chunks(content, start, end))
-        return lines + int(start < end and content[end - 1 : end] != b"\n")
+    return sum(chunk.count(b"\n") for chunk in _chunks(piece))
 
 
 def read(piece: Lines, schema: pa.Schema) -> pa.Table:
@@ -122,16 +136,14 @@ def read(piece: Lines, schema: pa.Schema) -> pa.Table:
 
     made, time = _csv if piece.form.separator else _json, piece.form.time
     tables = [schema.empty_table()]
-    with _content(piece) as (content, start, end):
-        for first, last in _chunks(content, start, end):
-            chunk: bytes = content[first:last]
-            try:
-                table = made(chunk if chunk.endswith(b"\n") else chunk + b"\n", piece.form, schema)
-            except pa.ArrowException as error:
-                raise _uncertain(piece) from error
-            if table is None or (time is not None and table.column(time).null_count):
-                raise _uncertain(piece)
-            tables.append(table)
+    for chunk in _chunks(piece):
+        try:
+            table = made(chunk, piece.form, schema)
+        except pa.ArrowException as error:
+            raise _uncertain(piece) from error
+        if table is None or (time is not None and table.column(time).null_count):
+            raise _uncertain(piece)
+        tables.append(table)
     return pa.concat_tables(tables)
 
 
@@ -143,53 +155,36 @@ def _is_compressed(path: str) -> bool:
     return path.endswith(COMPRESSED)
 
 
-@contextmanager
-def _content(piece: Lines) -> Iterator[tuple[Any, int, int]]:
-    """The bytes of a file, and between which of them are those of a piece."""
-    if _is_compressed(piece.path):
-        with open_bytes(piece.path) as file:
-            content = file.read(_MOST + 1)
-        if len(content) > _MOST:
+def _chunks(piece: Lines) -> Iterator[bytes]:
+    """The lines of a piece without that of names, each with its end, some at a time."""
+    end = _MOST if _is_compressed(piece.path) else piece.end
+    with open_bytes(piece.path) as file:
+        place = 0
+        if piece.start:
+            file.seek(piece.start - 1)
+            place = piece.start - 1 + len(file.readline())
+        elif piece.form.header:
+            place = len(_names(piece, file.readline(_LONGEST)))
+        while place < end and (chunk := file.read(min(CHUNK, end - place))):
+            if not chunk.endswith(b"\n"):
+                chunk += file.readline(_LONGEST)
+            if len(chunk) > _LONGEST or (place == 0 and chunk.startswith(_MARK)):
+                raise _uncertain(piece)
+            place += len(chunk)
+            yield chunk if chunk.endswith(b"\n") else chunk + b"\n"
+        if _is_compressed(piece.path) and place >= end:
             raise Uncertain(f"{piece.path} is large")
-        yield content, _first(content, 0, piece), len(content)
-        return
-    with open(piece.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        end = _begin(mapped, piece.end)
-        yield mapped, min(_first(mapped, _begin(mapped, piece.start), piece), end), end
 
 
-def _begin(content: mmap.mmap, place: int) -> int:
-    """Where the first line begins that begins there or later."""
-    if place == 0:
-        return 0
-    return content.find(b"\n", place - 1) + 1 or len(content)
-
-
-def _first(content: Any, start: int, piece: Lines) -> int:
-    """Where the rows begin: behind the names."""
-    if start or not len(content):
-        return start
-    if content[:3] == b"\xef\xbb\xbf":
-        raise _uncertain(piece)
-    if not piece.form.header:
-        return 0
-    end = content.find(b"\n") + 1 or len(content)
+def _names(piece: Lines, line: bytes) -> bytes:
+    """The line with the names of the columns, if it has them all and nothing else."""
     try:
-        rows = list(csv.reader([content[:end].decode("utf-8")], delimiter=piece.form.separator, strict=True))
+        rows = list(csv.reader([line.decode("utf-8")], delimiter=piece.form.separator, strict=True))
     except (csv.Error, UnicodeDecodeError) as error:
         raise _uncertain(piece) from error
-    if [len(row) for row in rows] != [len(piece.form.fields)] or b"\r" in content[:end].rstrip(b"\r\n"):
+    if [len(row) for row in rows] != [len(piece.form.fields)] or b"\r" in line.rstrip(b"\r\n") or _MARK in line:
         raise _uncertain(piece)
-    return end
-
-
-def _chunks(content: Any, start: int, end: int) -> Iterator[tuple[int, int]]:
-    while start < end:
-        last = min(end, line_start(content, start, start + CHUNK))
-        if last - start > _LONGEST:
-            raise Uncertain("a line is long")
-        yield start, last
-        start = last
+    return line
 
 
 # ---- CSV
