@@ -126,8 +126,8 @@ def count(pieces: Sequence[Lines]) -> list[int] | Declined:
 
     try:
         return [row_lines.count(piece) for piece in pieces]
-    except (Uncertain, OSError) as reason:
-        return Declined(first_line(reason))
+    except Uncertain as reason:
+        return Declined(str(reason))
 
 
 def scratch() -> Path:

@@ -3,7 +3,7 @@
 A file is read in pieces, each of the lines that begin between two of its places. Every line has to be a record by
 itself, and every value written so that no engine reads it in another way: then it does not matter where a file is cut.
 What is otherwise, a bad row or a newline within quotes, makes all of it uncertain, and is Spark's to read.
-`tests/sources/test_lines.py` asks Spark about the same files.
+`tests/sources/test_row_lines.py` asks Spark about the same files.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import csv
 import os
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from anabranch.sources import csv_grammar, json_values
 from anabranch.sources.csv_grammar import CHUNK, SAMPLE, Uncertain
@@ -83,7 +84,7 @@ def looks_certain(rows: InLines) -> bool:
     try:
         for file in {each.form: each for each in rows.files if not _is_compressed(each.path)}.values():
             read(replace(file, end=min(file.end, SAMPLE)), file.form.schema)
-    except (Uncertain, OSError):
+    except Uncertain:
         return False
     return True
 
@@ -99,7 +100,7 @@ def read_all(rows: InLines) -> pa.Table | None:
     try:
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             return pa.concat_tables(pool.map(read, pieces, repeat(schema)))
-    except (Uncertain, OSError):
+    except Uncertain:
         return None
 
 
@@ -157,23 +158,30 @@ def _is_compressed(path: str) -> bool:
 
 def _chunks(piece: Lines) -> Iterator[bytes]:
     """The lines of a piece without that of names, each with its end, some at a time."""
-    end = _MOST if _is_compressed(piece.path) else piece.end
-    with open_bytes(piece.path) as file:
-        place = 0
-        if piece.start:
-            file.seek(piece.start - 1)
-            place = piece.start - 1 + len(file.readline())
-        elif piece.form.header:
-            place = len(_names(piece, file.readline(_LONGEST)))
-        while place < end and (chunk := file.read(min(CHUNK, end - place))):
-            if not chunk.endswith(b"\n"):
-                chunk += file.readline(_LONGEST)
-            if len(chunk) > _LONGEST or (place == 0 and chunk.startswith(_MARK)):
-                raise _uncertain(piece)
-            place += len(chunk)
-            yield chunk if chunk.endswith(b"\n") else chunk + b"\n"
-        if _is_compressed(piece.path) and place >= end:
-            raise Uncertain(f"{piece.path} is large")
+    try:
+        with open_bytes(piece.path) as file:
+            yield from _chunks_in(file, piece)
+    except (EOFError, OSError, zlib.error) as error:
+        raise Uncertain(f"{piece.path} is not readable: {error}") from error
+
+
+def _chunks_in(file: IO[bytes], piece: Lines) -> Iterator[bytes]:
+    packed = _is_compressed(piece.path)
+    end, place = _MOST if packed else piece.end, 0
+    if piece.start:
+        file.seek(piece.start - 1)
+        place = piece.start - 1 + len(file.readline())
+    elif piece.form.header:
+        place = len(_names(piece, file.readline(_LONGEST)))
+    while place < end and (chunk := file.read(min(CHUNK, end - place))):
+        if not chunk.endswith(b"\n"):
+            chunk += file.readline(_LONGEST)
+        if len(chunk) > _LONGEST or (place == 0 and chunk.startswith(_MARK)):
+            raise _uncertain(piece)
+        place += len(chunk)
+        yield chunk if chunk.endswith(b"\n") else chunk + b"\n"
+    if packed and place >= end:
+        raise Uncertain(f"{piece.path} is large")
 
 
 def _names(piece: Lines, line: bytes) -> bytes:
