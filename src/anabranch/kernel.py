@@ -1,4 +1,4 @@
-"""What one of Spark's tasks does for a run: DuckDB over some groups of rows of Parquet files, results as files.
+"""What one of Spark's tasks does for a run: DuckDB over a part of the rows of files, results as files.
 
 It runs in a Python worker of an executor, which keeps its DuckDB from task to task. It knows the texts that it is
 given, and neither Spark nor the ledger. A task can run twice, so every file has a name of its own: those whose names
@@ -20,6 +20,8 @@ from anabranch.duck import DATABASE, counting_all, path_list, places_for, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from anabranch.sources.row_lines import Lines
 
 #: The good rows of a run, which its queries read; all of its rows, and all as they are in an Arrow table.
 ROWS, ALL, _TABLE, _BUCKET = "__near", "__all", "__groups", "__bucket"
@@ -74,7 +76,7 @@ class Work:
 class Share:
     """What one task takes of the rows of a run: some pieces of files, or of these one bucket."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Piece | Lines, ...]
     bucket: int = 0
     paths: Mapping[str, list[str]] = field(default_factory=dict)  # the files of tables that queries name
 
@@ -105,12 +107,27 @@ def compute(work: Work, share: Share) -> Done | Declined:
     import duckdb
     import pyarrow as pa
 
+    from anabranch.sources.csv_grammar import Uncertain
+
     DATABASE.confine(work.memory, 1, scratch())
     try:
         return _computed(work, share)
+    except Uncertain as reason:
+        return Declined(str(reason))
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         DATABASE.close()  # some errors leave it unusable
         return Declined(first_line(error))
+
+
+def count(pieces: Sequence[Lines]) -> list[int] | Declined:
+    """How many rows there are in each of some pieces of files."""
+    from anabranch.sources import row_lines
+    from anabranch.sources.csv_grammar import Uncertain
+
+    try:
+        return [row_lines.count(piece) for piece in pieces]
+    except Uncertain as reason:
+        return Declined(str(reason))
 
 
 def scratch() -> Path:
@@ -130,7 +147,7 @@ def _computed(work: Work, share: Share) -> Done:
     pieces, duck = share.pieces, DATABASE.connect()
     try:
         if work.direct:
-            source = _in_files(work, pieces)
+            source = _in_files(work, [piece for piece in pieces if isinstance(piece, Piece)])
         else:
             duck.register(_TABLE, _in_memory(work, pieces))
             source = f"SELECT * FROM {_TABLE}"
@@ -143,7 +160,7 @@ def _computed(work: Work, share: Share) -> Done:
         duck.execute(f"CREATE TEMP VIEW {ALL} AS {source}")
         good = f" WHERE {quoted(work.time)} IS NOT NULL" if work.time is not None else ""
         duck.execute(f"CREATE TEMP VIEW {ROWS} AS SELECT * FROM {ALL}{good}")
-        count = sum(last - first for first, last in (piece.rows for piece in pieces))
+        count = sum(piece.rows[1] - piece.rows[0] for piece in pieces if isinstance(piece, Piece))
         with places_for(count) if work.direct else nullcontext():
             statistics = duck.execute(work.statistics).fetchall()[0] if work.statistics is not None else None
             files, declined = [], []
@@ -197,23 +214,33 @@ def _in_files(work: Work, pieces: Sequence[Piece]) -> str:
     return " UNION ALL ".join(texts)
 
 
-def _in_memory(work: Work, pieces: Sequence[Piece]) -> pa.Table:
+def _in_memory(work: Work, pieces: Sequence[Piece | Lines]) -> pa.Table:
     import pyarrow as pa
-    import pyarrow.parquet as parquet
 
     tables = []
     for piece in pieces:
-        with parquet.ParquetFile(piece.path) as file:
-            table = file.read_row_groups(list(range(*piece.groups)), columns=work.schema.names, use_threads=False)
-        table = table.cast(work.schema)
+        table = _rows(piece, work.schema)
         if work.numbers is not None:
             number, arrival, at = work.numbers
-            first, last = piece.rows
-            table = table.append_column(number, pa.array(range(piece.number + first, piece.number + last), pa.int64()))
+            first = piece.number + (piece.rows[0] if isinstance(piece, Piece) else 0)
+            table = table.append_column(number, pa.array(range(first, first + table.num_rows), pa.int64()))
             came = pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), table.num_rows)
             table = table.append_column(arrival, came)
         tables.append(table)
     return pa.concat_tables(tables)
+
+
+def _rows(piece: Piece | Lines, schema: pa.Schema) -> pa.Table:
+    """Columns of the rows of a piece."""
+    import pyarrow.parquet as parquet
+
+    if not isinstance(piece, Piece):
+        from anabranch.sources import row_lines
+
+        return row_lines.read(piece, schema)
+    with parquet.ParquetFile(piece.path) as file:
+        table = file.read_row_groups(list(range(*piece.groups)), columns=schema.names, use_threads=False)
+    return table.cast(schema)
 
 
 def _write(made: Any, query: Query, work: Work) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -280,15 +280,17 @@ def test_a_file_that_grows_while_it_is_read_is_taken_in_two_parts(
 ) -> None:
     home, folder = growing
     (folder / "x.csv").write_text("a,1\n")
-    read, more = FilesSource.read, iter("bc")
+    more = iter("bc")
 
-    def written_meanwhile(self: FilesSource, captured: list[Any]) -> Any:
-        frame = read(self, captured)
+    def written_meanwhile(read: Callable[..., Any], *given: Any) -> Any:
+        rows = read(*given)
         with (folder / "x.csv").open("a") as file:
             file.write("".join(f"{k},2\n" for k in [next(more, "")] if k))
-        return frame
+        return rows
 
-    monkeypatch.setattr(FilesSource, "read", written_meanwhile)
+    for name in ("read", "arrow_rows"):  # by Spark, or on the driver
+        read = getattr(FilesSource, name)
+        monkeypatch.setattr(FilesSource, name, lambda *given, read=read: written_meanwhile(read, *given))
     assert answers(home)[1] == [("a", 1), ("b", 2), ("c", 2)]
     monkeypatch.undo()
     assert made_now(home, 1) == answers(home)

@@ -32,6 +32,7 @@ from anabranch.render.duckdb import driver_sql
 from anabranch.sources.base import PARTITION
 from anabranch.sources.files import InFiles
 from anabranch.sources.row_groups import InGroups
+from anabranch.sources.row_lines import InLines
 from anabranch.sql.text import quote_name
 from anabranch.types import INTEGERS, Field
 
@@ -51,8 +52,8 @@ KNOWN = "__known"
 ReadArrow = Callable[[Collection[str] | None], "pa.Table | None"]
 #: Returns files with columns of a run's rows that DuckDB can read directly, with the statistics of an event time.
 ReadInFiles = Callable[[Collection[str], str | None], InFiles | None]
-#: Returns columns of a run's rows by the row groups of their files, and an event time.
-ReadInGroups = Callable[[Collection[str], str | None], InGroups | None]
+#: Returns columns of a run's rows by the row groups or the lines of their files, and an event time.
+ReadInGroups = Callable[[Collection[str], str | None], InGroups | InLines | None]
 
 
 class DriverScan:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,9 @@ from anabranch.ledger.arrivals import parquet_options
 from anabranch.ledger.crash import reach
 from anabranch.ledger.tables import plain_schema
 from anabranch.plan.definitions import ARRIVAL_TS, ROW_NUM, Stream
+from anabranch.sources import row_lines
 from anabranch.sources.row_groups import FileGroups, InGroups
+from anabranch.sources.row_lines import InLines, Lines
 from anabranch.types import Field
 
 if TYPE_CHECKING:
@@ -44,6 +47,10 @@ if TYPE_CHECKING:
 
 #: A task of fewer bytes than this costs more to start than it spares.
 _WORTH = 4 << 20
+#: A piece of lines is not cut further.
+_LEAST_LINES = 1 << 20
+#: Of the bytes of a task, how many times as few it takes where it has all of them in memory at once.
+_OF_LINES = 4
 #: Up to so many tasks are sent along with what they compute.
 _FEW = 64
 #: What a Python worker needs besides DuckDB's memory, of the memory that Spark leaves to it.
@@ -115,7 +122,15 @@ class Kernels:
             return None
         columns = columns_named(stream, list(texts.values()))
         rows = incoming.in_groups(columns, stream.time)
-        if rows is None or not rows.rows or self.unavailable() is not None:
+        if rows is None or self.unavailable() is not None:
+            return None
+        if isinstance(rows, InLines):
+            # Where Spark has to read the lines anyway, tasks spare nothing.
+            spared = len(mine) == len(outputs) and stream.key is None and not (stream.rule and stream.rule.in_order)
+            if not spared or not rows.files or not row_lines.looks_certain(rows):
+                return None
+            return self._job(stream, rows, mine, texts, first, at, bound, None)
+        if not rows.rows:
             return None
         if not rows.timed:  # a row without an event time has no number
             mine = [output for output in mine if not numbered(texts[output.table])]
@@ -131,7 +146,7 @@ class Kernels:
     def _job(
         self,
         stream: Stream,
-        rows: InGroups,
+        rows: InGroups | InLines,
         outputs: Sequence[Output],
         texts: Mapping[str, str],
         first: int,
@@ -141,21 +156,27 @@ class Kernels:
     ) -> Scanned | None:
         context, ledger, place = self.core.spark.sparkContext, self.core.ledger, self.core.place
         queries = [query_of(output.table, output.fields, texts[output.table]) for output in outputs]
-        if ahead is None:
-            shares, count = [Share(each) for each in tasks_of(rows.files, first, context, place.limits)], 1
+        with_numbers, count = any(numbered(texts[each.table]) for each in outputs), 1
+        if isinstance(rows, InLines):
+            pieces = self._pieces(rows, first if with_numbers else None)
+            if pieces is None:
+                return None
+            shares = [Share(each) for each in pieces]
+        elif ahead is None:
+            shares = [Share(each) for each in tasks_of(rows.files, first, context, place.limits)]
         else:
             queries = [replace(query, read_as=str(ledger.table_folder(query.table) / RUN)) for query in queries]
             count = ahead.buckets
-            pieces = tuple(piece for each in cut(rows.files, first, 1) for piece in each)
-            shares = [Share(pieces, number, ahead.lists.of(number, count)) for number in range(count)]
+            every = tuple(piece for each in cut(rows.files, first, 1) for piece in each)
+            shares = [Share(every, number, ahead.lists.of(number, count)) for number in range(count)]
         statistics = _known_statistics(stream, rows, bound)
         folder = ledger.stage()
         work = Work(
             folder=str(folder),
             schema=arrow_schema(rows.fields),
-            direct=rows.direct,
-            time=None if rows.timed else stream.time,
-            numbers=(ROW_NUM, ARRIVAL_TS, at) if any(numbered(texts[each.table]) for each in outputs) else None,
+            direct=isinstance(rows, InGroups) and rows.direct,
+            time=stream.time if isinstance(rows, InGroups) and not rows.timed else None,
+            numbers=(ROW_NUM, ARRIVAL_TS, at) if with_numbers else None,
             statistics=_statistics_text(stream, bound) if statistics is None else None,
             queries=tuple(queries),
             memory=self.task_memory(),
@@ -195,6 +216,23 @@ class Kernels:
             return None if not files else Scanned(files, values, changes)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _pieces(self, rows: InLines, first: int | None) -> list[tuple[Lines, ...]] | None:
+        """Lines for tasks, with the number of the first row of each piece if that of the first of all is given.
+
+        How many rows there are is counted by a job before. None if they cannot be.
+        """
+        context, limits = self.core.spark.sparkContext, self.core.place.limits
+        total = sum(file.end for file in rows.files)
+        # Lines are in memory while a task looks at them.
+        pieces = row_lines.cut(rows.files, how_many(total, limits.task_bytes // _OF_LINES, context), _LEAST_LINES)
+        if first is None:
+            return pieces
+        counts = self.run(kernel.count, pieces)
+        if counts is None or any(isinstance(each, Declined) for each in counts):
+            return None
+        numbers = accumulate((rows for each in counts for rows in each), initial=first)
+        return [tuple(replace(piece, number=next(numbers)) for piece in task) for task in pieces]
 
     def _run(self, work: Work, tasks: Sequence[Share]) -> list[Done] | None:
         """What the tasks of a job did; None if one declined, or if executors cannot run them after all."""
@@ -273,8 +311,10 @@ def query_of(table: str, fields: tuple[Field, ...], text: str, statements: tuple
 # ---- figures
 
 
-def _known_statistics(stream: Stream, rows: InGroups, bound: int | None) -> dict[str, Any] | None:
+def _known_statistics(stream: Stream, rows: InGroups | InLines, bound: int | None) -> dict[str, Any] | None:
     """What files say themselves of their rows; None if tasks have to look."""
+    if isinstance(rows, InLines):
+        return None
     if stream.time is None:
         return {"rows": rows.rows, "bad": 0}
     if not rows.timed or (bound is not None and rows.low is not None and rows.low < bound):
@@ -283,7 +323,9 @@ def _known_statistics(stream: Stream, rows: InGroups, bound: int | None) -> dict
 
 
 def _statistics_text(stream: Stream, bound: int | None) -> str:
-    time = quoted(stream.time or "")
+    if stream.time is None:
+        return f"SELECT count(*), 0, 0, NULL, NULL FROM {kernel.ALL}"
+    time = quoted(stream.time)
     micros = f"epoch_us({time})"  # a bound can be beyond every time
     late = f"count(*) FILTER ({micros} < {bound})" if bound is not None else "0"
     return f"SELECT count({time}), count(*) - count({time}), {late}, min({micros}), max({micros}) FROM {kernel.ALL}"
@@ -301,9 +343,12 @@ def _added(statistics: Sequence[Sequence[Any]]) -> dict[str, Any]:
 
 
 def tasks_of(files: Sequence[FileGroups], first: int, context: SparkContext, limits: Limits) -> list[tuple[Piece, ...]]:
-    total = sum(sum(file.bytes) for file in files)
-    most = -(-total // max(1, limits.task_bytes))
-    return cut(files, first, max(most, min(context.defaultParallelism, -(-total // _WORTH)), 1))
+    return cut(files, first, how_many(sum(sum(file.bytes) for file in files), limits.task_bytes, context))
+
+
+def how_many(total: int, most: int, context: SparkContext) -> int:
+    """The number of tasks for so many bytes, each of so many at the most."""
+    return max(-(-total // max(1, most)), min(context.defaultParallelism, -(-total // _WORTH)), 1)
 
 
 def cut(files: Sequence[FileGroups], first: int, tasks: int) -> list[tuple[Piece, ...]]:

@@ -43,7 +43,7 @@ _DATE = (
 _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?Z?)?"
 _TIMESTAMP = rf"(?:{_DATE})[ T]{_TIME}"
 _BOOLEAN = r"[tT][rR][uU][eE]|[fF][aA][lL][sS][eE]"
-_CELLS = {
+CELLS = {
     INT: _INT, BIGINT: _BIGINT, DOUBLE: _DOUBLE, DATE: _DATE, TIMESTAMP: _TIMESTAMP, BOOLEAN: _BOOLEAN, EMPTY: "",
 }  # fmt: skip
 #: Kinds that are one column together, and its kind.
@@ -178,24 +178,38 @@ def _look(content: bytes, columns: Sequence[Column], separator: str) -> None:
 
 def _grammar(columns: Sequence[Column], separator: str, line_end: str) -> str:
     """The regular expression of lines of such columns."""
-    apart = r"\t" if separator == "\t" else separator
+    kinds = [str(column.kind) for column in columns]
+    return grammar([None if kind == TEXT else CELLS[kind] for kind in kinds], separator, line_end)
+
+
+def grammar(cells: Sequence[str | None], separator: str, line_end: str) -> str:
+    """The regular expression of lines of such cells; None: of any text."""
+    apart = _ESCAPED.get(separator, separator)
     unquoted = rf'[^"{apart}\r\n\x00]*'
-    cells = []
-    for at, column in enumerate(columns):
-        kind = str(column.kind)
-        if at == 0 and (len(columns) == 1 or separator == "\t"):  # a line of blanks alone is no record in Spark
-            filled = rf'[^"{apart}\r\n\x00-\x20]{unquoted}' if kind == TEXT else _CELLS[kind] or _NOTHING
-            cells.append(f"(?:{filled})")
-        elif kind == TEXT:
-            cells.append(rf'(?:{unquoted}|"(?:[^"\r\n\x00]|"")*")')
+    written = []
+    for at, cell in enumerate(cells):
+        if at == 0 and (len(cells) == 1 or separator == "\t"):  # a line of blanks alone is no record in Spark
+            filled = rf'[^"{apart}\r\n\x00-\x20]{unquoted}' if cell is None else cell or _NOTHING
+            written.append(f"(?:{filled})")
+        elif cell is None:
+            written.append(rf'(?:{unquoted}|"(?:[^"\r\n\x00]|"")*")')
         else:
-            cells.append(f'(?:(?:{_CELLS[kind]})|"(?:{_CELLS[kind]})?")?')
-    return f"^(?:{apart.join(cells)}{_ESCAPED[line_end]})*$"
+            written.append(f'(?:(?:{cell})|"(?:{cell})?")?')
+    return f"^(?:{apart.join(written)}{_ESCAPED.get(line_end, line_end)})*$"
+
+
+def matches(pattern: str, content: bytes | memoryview) -> bool:
+    """Whether a regular expression finds something in bytes; none that are not UTF-8."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    text = pa.LargeStringArray.from_buffers(1, pa.py_buffer(struct.pack("<qq", 0, len(content))), pa.py_buffer(content))
+    return bool(compute.match_substring_regex(text, pattern=pattern)[0].as_py())
 
 
 #: What no text matches.
 _NOTHING = r"[^\x00-\x{10FFFF}]"
-_ESCAPED = {"\n": r"\n", "\r\n": r"\r\n"}
+_ESCAPED = {"\n": r"\n", "\r\n": r"\r\n", "\t": r"\t", "|": r"\|"}
 
 
 class _Files:
@@ -250,24 +264,20 @@ class _Files:
 
     def mismatch(self, grammar: str, line_end: bytes) -> bytes | None:
         """A piece of a file that is not of a grammar; None if all are."""
-        import pyarrow as pa
-        import pyarrow.compute as compute
 
-        def matches(piece: tuple[mmap.mmap, int, int]) -> bool:
+        def matching(piece: tuple[mmap.mmap, int, int]) -> bool:
             content, start, end = piece
             # The last line may end with the file; then, but for that, it is as the others.
             whole = content[end - 1 : end] == b"\n"
             view = memoryview(content)[start:end] if whole else content[start:end] + line_end
             try:
-                offsets = pa.py_buffer(struct.pack("<qq", 0, len(view)))
-                text = pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(view))
-                return bool(compute.match_substring_regex(text, pattern=grammar)[0].as_py())
+                return matches(grammar, view)
             finally:
                 del view
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             for batch in _batches(self._pieces(), 16):
-                for piece, good in zip(batch, pool.map(matches, batch), strict=True):
+                for piece, good in zip(batch, pool.map(matching, batch), strict=True):
                     if not good:
                         return piece[0][piece[1] : piece[2]]
         return None

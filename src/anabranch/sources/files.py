@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
-from anabranch.sources import avro_files, avro_values, inference, parts, row_groups, why
+from anabranch.sources import avro_files, avro_values, inference, parts, row_groups, row_lines, why
 from anabranch.sources.base import BadRow, Source, SourceChanged, Stretch
 from anabranch.sources.listing import File, Listing
 from anabranch.sources.parts import Part
@@ -530,14 +530,18 @@ class FilesSource(Source):
         return parts.copy_of(part, self._scratch(), purpose, unclosed, groups=self.format == "parquet")
 
     def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
-        """Parquet files of not too many rows that hold the columns of the stream, each with its type."""
+        """The rows of files that are not large, where they are read as Spark reads them: of Parquet files that hold the
+        columns of the stream, each with its type, and of lines of text."""
         import pyarrow as pa
         import pyarrow.parquet as parquet
 
         from anabranch.engine.frames import arrow_schema
 
-        if self.format != "parquet" or self.declared is None:
+        if self.declared is None:
             return None
+        if self.format != "parquet":
+            found = self.in_groups(captured, columns or [field.name for field in self.declared], None)
+            return row_lines.read_all(found) if isinstance(found, row_lines.InLines) else None
         wanted = arrow_schema([each for each in self.declared if columns is None or each.name in columns])
         tables, rows = [], 0
         try:
@@ -595,11 +599,49 @@ class FilesSource(Source):
             return None
         return InFiles(names, rows, min(lows, default=None), max(highs, default=None))
 
-    def in_groups(self, captured: Any, columns: Collection[str], time: str | None) -> row_groups.InGroups | None:
-        """Parquet files by their groups of rows, for tasks that read them where they are."""
-        if self.format != "parquet" or self.declared is None:
+    def in_groups(
+        self, captured: Any, columns: Collection[str], time: str | None
+    ) -> row_groups.InGroups | row_lines.InLines | None:
+        """Parquet files by groups of rows, CSV and JSON by lines, for tasks that read them where they are."""
+        if self.declared is None:
             return None
-        return row_groups.in_groups([self._path(Part.of(each)) for each in captured], self.declared, columns, time)
+        taken = [Part.of(each) for each in captured]
+        if self.format == "parquet":
+            return row_groups.in_groups([self._path(part) for part in taken], self.declared, columns, time)
+        found = []
+        for part in taken:
+            form = self._form(part, time) if part.size else None
+            if form is not None:
+                path = self._path(part)
+                found.append(row_lines.Lines(path, 0, os.path.getsize(path), form))
+            elif part.size:
+                return None
+        chosen = tuple(field for field in self.declared if field.name in columns)
+        return row_lines.InLines(chosen, tuple(each for each in found if each.end))
+
+    def _form(self, part: Part, time: str | None) -> row_lines.Form | None:
+        """How the lines of a file are written; None if only Spark can read them."""
+        from anabranch.engine.frames import arrow_schema
+
+        assert self.declared is not None
+        given, separator = {name.lower() for name in self.options}, ""
+        fields, header = self.declared, None
+        if self.format in SEPARATED:
+            separator, given = self.dialect.separator, given - {"header", "sep", "delimiter"}
+            if separator not in row_lines.SEPARATORS or self.layout(part).multiline:
+                return None
+            header, columns = self._header(part.name), {field.name.lower(): field for field in self.declared}
+            if header is not None:
+                fields = tuple(columns.get(name.lower(), Field("", "string")) for name in header)
+        elif self.format != "json":
+            return None
+        if part.name.endswith(COMPRESSED) and not part.name.endswith(row_lines.OPENED):
+            return None
+        named = any(field.name for field in fields)
+        if given or not named or not row_lines.has_certain_types(self.declared, separator):
+            return None
+        titled = header is not None and part.start == 0
+        return row_lines.Form(fields, arrow_schema(self.declared), separator, titled, time)
 
     def read(self, captured: list[Any], *, checked: bool = False) -> DataFrame:
         """Rows of files with the stream's columns, the text of rows that do not parse, and the file of each.

@@ -23,10 +23,11 @@ from anabranch.sources.files import FilesSource
 from anabranch.sources.parts import Part
 from anabranch.sources.paths import COLUMNAR, COMPRESSED
 from anabranch.sources.registry import Kind, Opening, Option
+from anabranch.sources.row_groups import InGroups
+from anabranch.sources.row_lines import InLines
 from anabranch.sources.schemas import SchemaChange
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 #: What a run takes at the most, in bytes.
@@ -166,8 +167,9 @@ class FollowSource(FilesSource):
         path, _, start, _ = captured
         return (path if start == 0 else f"{path}#byte={start}",)
 
-    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
-        return None
+    def in_groups(self, captured: Any, columns: Collection[str], time: str | None) -> InGroups | InLines | None:
+        copy = self._copy(captured)
+        return None if copy is None else super().in_groups([copy.to_json()], columns, time)
 
     def read(self, captured: list[Any], *, checked: bool = False) -> DataFrame:
         copies = [copy for each in captured if (copy := self._copy(each)) is not None]

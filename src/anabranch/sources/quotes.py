@@ -152,7 +152,7 @@ def _lines(file: IO[bytes], size: int | None) -> Iterator[Line]:
 
 
 #: Digits are all alike when long numbers are looked for.
-_ALIKE = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else byte for byte in range(256))
+ALIKE = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else byte for byte in range(256))
 
 
 def has_long_number(name: str, digits: int) -> bool:
@@ -162,7 +162,7 @@ def has_long_number(name: str, digits: int) -> bool:
         return True
     with open_bytes(name) as file:
         while chunk := file.read(_CHUNK):
-            if wanted in before + chunk.translate(_ALIKE):
+            if wanted in before + chunk.translate(ALIKE):
                 return True
-            before = chunk[-digits:].translate(_ALIKE)
+            before = chunk[-digits:].translate(ALIKE)
     return False
