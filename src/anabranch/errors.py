@@ -8,6 +8,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from typing import Protocol
+
+
+class Place(Protocol):
+    """A stretch of a text, such as a span or a token."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
 
 
 class Rewritten(str):
@@ -45,11 +56,15 @@ class SqlError(AnabranchError):
         message: str,
         *,
         text: str | None = None,
+        at: Place | None = None,
         start: int | None = None,
         end: int | None = None,
         hint: str | None = None,
     ) -> None:
+        """The place in the text is `at`, or from `start` to `end`."""
         super().__init__(message, hint=hint)
+        if at is not None:
+            start, end = at.start, at.end
         while isinstance(text, Rewritten):
             if start is not None:
                 start, end = text.place(start, start + 1 if end is None else end)

@@ -700,8 +700,7 @@ class Session:
             raise UnknownName(
                 f"there is no stream, view or table {statement.target}",
                 text=statement.text,
-                start=statement.target.span.start,
-                end=statement.target.span.end,
+                at=statement.target.span,
                 hint=did_you_mean(str(statement.target), catalog.names()),
             )
         notes = {found.time: "event time"} if isinstance(found, Stream) and found.time is not None else {}
@@ -731,8 +730,7 @@ class Session:
             raise NotSupported(
                 f"there is no setting {statement.key}",
                 text=statement.text,
-                start=statement.span.start,
-                end=statement.span.end,
+                at=statement.span,
                 hint=f"did you mean {PREFIX}{guess}?" if guess is not None else known,
             )
         check_setting(statement.key, statement.value)

@@ -69,8 +69,7 @@ class Alterer:
             raise NotSupported(
                 f"view {view.name} {how}: what it has is not all there was",
                 text=statement.text,
-                start=statement.name.span.start,
-                end=statement.name.span.end,
+                at=statement.name.span,
                 hint="CREATE OR REPLACE VIEW makes it anew, from all rows there are",
             )
         sql = _with_query(view, statement)
@@ -231,8 +230,7 @@ class _Attempt:
             raise NotSupported(
                 f"view {self.compared.old.name} cannot be altered: {self.lists.refused[0]}",
                 text=statement.text,
-                start=statement.name.span.start,
-                end=statement.name.span.end,
+                at=statement.name.span,
                 hint="\n  ".join(self.lists.lines()),
             )
 

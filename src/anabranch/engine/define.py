@@ -175,8 +175,7 @@ class Definer:
                 raise WrongType(
                     f"{column.type} is not a type of Spark SQL",
                     text=statement.text,
-                    start=column.span.start,
-                    end=column.span.end,
+                    at=column.span,
                     hint="an array is ARRAY<INT>" if "[" in column.type else None,
                 ) from error
             # Times are stored as UTC timestamps. Texts have any length: Spark has no other type for rows.
@@ -198,7 +197,7 @@ class Definer:
         """Have Spark analyse the rule's expression over a row."""
 
         def wrong(message: str) -> WrongType:
-            return WrongType(message, text=statement.text, start=given.span.start, end=given.span.end)
+            return WrongType(message, text=statement.text, at=given.span)
 
         try:
             frame = self.core.frames.empty(fields).selectExpr(f"({given.sql(statement.text)})")
@@ -241,8 +240,7 @@ class Definer:
                 raise NotSupported(
                     f"a table cannot come from {statement.source.kind}",
                     text=statement.text,
-                    start=statement.source.span.start,
-                    end=statement.source.span.end,
+                    at=statement.source.span,
                     hint="files(path => '...') can",
                 )
             if statement.source.kind != "files":
@@ -677,8 +675,7 @@ class Definer:
             raise SqlError(
                 f"{found.name} is read by {names}",
                 text=statement.text,
-                start=statement.name.span.start,
-                end=statement.name.span.end,
+                at=statement.name.span,
                 hint="drop them first, or add CASCADE to drop them too",
             )
         streams = catalog.sources_of(found) if isinstance(found, View) else {s.id for s in catalog.of(Stream)}
@@ -754,8 +751,7 @@ class Definer:
                     raise SqlError(
                         f"{found.name} cannot be replaced: it is read by {names}",
                         text=statement.text,
-                        start=statement.name.span.start,
-                        end=statement.name.span.end,
+                        at=statement.name.span,
                         hint="drop them first",
                     )
                 gone = self.drop_draft(catalog, found)
@@ -797,8 +793,7 @@ class Definer:
             raise SqlError(
                 f"{name} cannot be the name of a {kind}",
                 text=statement.text,
-                start=name.span.start,
-                end=name.span.end,
+                at=name.span,
                 hint="use one plain word without a leading underscore",
             )
         found = self.core.catalog().find_any(name.last)
@@ -821,13 +816,7 @@ class Definer:
             ):
                 query = statement.query.span.of(statement.text)
                 hint = f"its query differs from the one in the home; to change it: ALTER VIEW {found.name} AS {query}"
-        raise SqlError(
-            f"there is a {found.kind} {found.name} already",
-            text=statement.text,
-            start=name.span.start,
-            end=name.span.end,
-            hint=hint,
-        )
+        raise SqlError(f"there is a {found.kind} {found.name} already", text=statement.text, at=name.span, hint=hint)
 
     def find(self, statement: Statement, name: Name, kind: type[Any]) -> Any:
         found = self.core.catalog().find_any(name.last) if len(name.parts) == 1 else None
@@ -844,7 +833,7 @@ class Definer:
         if found is not None:
             hint = f"SELECT * FROM {found.name} EMIT CHANGES follows it" if isinstance(statement, Subscribe) else None
             hint = f"DROP {found.kind.upper()} {found.name}" if isinstance(statement, Drop) else hint
-        return UnknownName(message, text=statement.text, start=name.span.start, end=name.span.end, hint=hint)
+        return UnknownName(message, text=statement.text, at=name.span, hint=hint)
 
     def _new_id(self, name: str, given: set[str] | None = None) -> str:
         """A readable id that was never used in this home, nor is in `given`."""
@@ -919,7 +908,7 @@ def _plain(fields: list[Field]) -> list[Field]:
 
 
 def _at(statement: Statement, span: Span, error: AnabranchError) -> SqlError:
-    return SqlError(error.message, text=statement.text, start=span.start, end=span.end, hint=error.hint)
+    return SqlError(error.message, text=statement.text, at=span, hint=error.hint)
 
 
 def check_names(fields: tuple[Field, ...], text: str, query: Query) -> None:

@@ -486,10 +486,10 @@ class Builder:
         return self.context.analyze(writer.written, writer.schemas)
 
     def _error(self, span: Span, message: str, hint: str | None = None) -> SqlError:
-        return SqlError(message, text=self.text, start=span.start, end=span.end, hint=hint)
+        return SqlError(message, text=self.text, at=span, hint=hint)
 
     def _not_yet(self, span: Span, what: str) -> NotSupported:
-        return NotSupported(f"{what} has no typed plan yet", text=self.text, start=span.start, end=span.end)
+        return NotSupported(f"{what} has no typed plan yet", text=self.text, at=span)
 
 
 def event_times(rel: Rel) -> tuple[Column, ...]:

@@ -137,7 +137,7 @@ class Reader:
         found = self.queries.get(tokens[index + 1].start)
         if found is None:
             span = Span(tokens[index].start, tokens[closing(tokens, index)].end)
-            raise NotSupported("a query cannot stand here", text=self.text, start=span.start, end=span.end)
+            raise NotSupported("a query cannot stand here", text=self.text, at=span)
         return found
 
     def _name(self, chain: Chain, token: Token, alone: bool) -> list[_Piece]:
@@ -153,7 +153,7 @@ class Reader:
             if len(chain.parts) == 1 and not alone and token.kind == WORD and token.text.lower() in _IN_EXPRESSIONS:
                 what = f"{token.text} can be a column or a word of the language"
                 hint = f"if it is the column, quote it: `{token.text}`"
-                raise NotSupported(what, text=self.text, start=token.start, end=token.end, hint=hint)
+                raise NotSupported(what, text=self.text, at=token, hint=hint)
             column, taken = found
             return [(column, chain.span), *_fields(chain.parts[taken:], chain.span)]
         if alias is not None:
@@ -241,7 +241,7 @@ class Reader:
     def _named_window(self, token: Token) -> tuple[Token, ...]:
         found = self.windows.get(token.name.lower())
         if found is None:
-            raise SqlError(f"there is no window {token.name}", text=self.text, start=token.start, end=token.end)
+            raise SqlError(f"there is no window {token.name}", text=self.text, at=token)
         return found
 
 

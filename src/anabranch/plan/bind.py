@@ -225,7 +225,7 @@ class Binder:
             place = Span(relation.span.start, relation.span.start + len(name))
             message = f"there is no function {place.of(self.text)} in FROM"
             hint = "if it is one of windows, install or import what brings its window type"
-            raise UnknownFunction(message, text=self.text, start=place.start, end=place.end, hint=hint)
+            raise UnknownFunction(message, text=self.text, at=place, hint=hint)
         if kind is not None:
             what = f"{name} is a source of streams"
             raise self._error(relation, what, f"CREATE STREAM s FROM {name}(...), and read s")
@@ -404,16 +404,10 @@ class Binder:
             hint = f"a file is named in quotes: '{name}'"
         elif name.lower() == "stdin":
             hint = "what is piped in is read with its format: stdin.csv, stdin.tsv, stdin.json or stdin.parquet"
-        return UnknownName(
-            f"there is no stream, view or table {name}",
-            text=self.text,
-            start=span.start,
-            end=span.end,
-            hint=hint,
-        )
+        return UnknownName(f"there is no stream, view or table {name}", text=self.text, at=span, hint=hint)
 
     def _error(self, relation: Relation, message: str, hint: str) -> SqlError:
-        return SqlError(message, text=self.text, start=relation.span.start, end=relation.span.end, hint=hint)
+        return SqlError(message, text=self.text, at=relation.span, hint=hint)
 
 
 def _own_alias(relation: Relation) -> str:
@@ -438,4 +432,4 @@ def _column(item: Item, name: str) -> list[Chain]:
 
 
 def refuse(text: str, span: Span, message: str, hint: str | None = None) -> NotSupported:
-    return NotSupported(message, text=text, start=span.start, end=span.end, hint=hint)
+    return NotSupported(message, text=text, at=span, hint=hint)

@@ -35,7 +35,7 @@ def function_problems(text: str, tokens: Sequence[Token], own: Collection[str]) 
             meant = nearest(name, [*builtin(), *OWN_AGGREGATES, *own])
             hint = f"did you mean {meant}?" if meant else f"CREATE FUNCTION {token.name} AS '...' makes one of Python's"
             message = f"there is no function {token.name}"
-            yield UnknownFunction(message, text=text, start=token.start, end=token.end, hint=hint)
+            yield UnknownFunction(message, text=text, at=token, hint=hint)
             continue
         inside = tokens[index + 2 : closing(tokens, index + 1)]
         given = _count(inside)
@@ -88,7 +88,7 @@ def grouping_problems(text: str, select: Select, scope: Scope) -> Iterator[SqlEr
                 shown = span.of(text)
                 hint = f"add it to GROUP BY, aggregate it, or use any_value({shown}) if any of its values will do"
                 message = f"{shown} is neither grouped by nor aggregated"
-                yield SqlError(message, text=text, start=span.start, end=span.end, hint=hint)
+                yield SqlError(message, text=text, at=span, hint=hint)
                 break
 
 

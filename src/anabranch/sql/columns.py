@@ -108,7 +108,7 @@ def check_window(text: str, window: WindowSpec, columns: Columns) -> None:
             hint = f"the time of a window is window_time({found}): put a query around it that shows that as a column"
     if message is not None:
         span = window.time_span
-        raise WrongType(message, text=text, start=span.start, end=span.end, hint=hint)
+        raise WrongType(message, text=text, at=span, hint=hint)
 
 
 def _found(text: str, name: str, span: Span, columns: Columns) -> str:
@@ -122,7 +122,7 @@ def _found(text: str, name: str, span: Span, columns: Columns) -> str:
 def _unknown(text: str, name: str, span: Span, known: Sequence[str] | Columns, hint: str | None = None) -> UnknownName:
     shown = [each for each in known if not each.rpartition(".")[2].startswith("__")]
     hint = hint or did_you_mean(name, shown)
-    return UnknownName(f"there is no column {name}", text=text, start=span.start, end=span.end, hint=hint)
+    return UnknownName(f"there is no column {name}", text=text, at=span, hint=hint)
 
 
 @dataclass
@@ -292,8 +292,7 @@ class Resolver:
                 UnknownName(
                     f"there is no column or relation {parts[0]} here",
                     text=self.text,
-                    start=span.start,
-                    end=span.end,
+                    at=span,
                     hint=did_you_mean(parts[0], known),
                 )
             )

@@ -74,7 +74,7 @@ def _check_part(text: str, call: Sequence[Token], found: Mapping[str, GroupWindo
     (name, part), span = PART_OF.get(call[0].upper, ("", "")), Span(call[0].start, call[-1].end)
     if part == "PROCTIME":
         hint = f"{name}_END is where a window ends; windows along ARRIVAL_TS go by when rows came"
-        raise NotSupported("windows have no time of processing", text=text, start=span.start, end=span.end, hint=hint)
+        raise NotSupported("windows have no time of processing", text=text, at=span, hint=hint)
     if part and normal_form([replace(call[0], text=name), *call[1:]]) not in found:
         message = f"{call[0].upper} goes with GROUP BY {name} of the same time and lengths"
         raise _wrong(text, span, message, f"GROUP BY {name}{Span(call[1].start, span.end).of(text)}")
@@ -164,4 +164,4 @@ def _name(tokens: Sequence[Token]) -> str | None:
 
 
 def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)
+    return SyntaxProblem(message, text=text, at=span, hint=hint)

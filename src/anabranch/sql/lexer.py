@@ -136,25 +136,15 @@ def check_brackets(text: str, tokens: list[Token]) -> None:
         if token.text in OPENING:
             open_ones.append(token)
             if len(open_ones) > MAX_DEPTH:
-                raise SyntaxProblem(
-                    f"brackets nest deeper than {MAX_DEPTH} levels", text=text, start=token.start, end=token.end
-                )
+                raise SyntaxProblem(f"brackets nest deeper than {MAX_DEPTH} levels", text=text, at=token)
         elif token.text in CLOSING:
             if not open_ones or OPENING[open_ones[-1].text] != token.text:
                 expected = f"expected {OPENING[open_ones[-1].text]} first" if open_ones else None
-                raise SyntaxProblem(
-                    f"{token.text} closes nothing", text=text, start=token.start, end=token.end, hint=expected
-                )
+                raise SyntaxProblem(f"{token.text} closes nothing", text=text, at=token, hint=expected)
             open_ones.pop()
     if open_ones:
         last = open_ones[-1]
-        raise SyntaxProblem(
-            "this bracket is not closed",
-            text=text,
-            start=last.start,
-            end=last.end,
-            hint=f"add {OPENING[last.text]}",
-        )
+        raise SyntaxProblem("this bracket is not closed", text=text, at=last, hint=f"add {OPENING[last.text]}")
 
 
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}

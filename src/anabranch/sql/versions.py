@@ -48,12 +48,7 @@ class _Reader:
     def take(self, kinds: frozenset[str]) -> Relation:
         cursor = self.cursor
         if kinds - {"ASOF", "JOIN", "INNER", "LEFT", "OUTER"}:
-            raise NotSupported(
-                "a join with versions is an inner or a LEFT join",
-                text=cursor.text,
-                start=self.words.start,
-                end=self.words.end,
-            )
+            raise NotSupported("a join with versions is an inner or a LEFT join", text=cursor.text, at=self.words)
         match = self._match()
         self._tolerance()
         relation, condition = self._condition()
@@ -211,7 +206,7 @@ class _Reader:
         return rest
 
     def _wrong(self, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-        return SyntaxProblem(message, text=self.cursor.text, start=span.start, end=span.end, hint=hint)
+        return SyntaxProblem(message, text=self.cursor.text, at=span, hint=hint)
 
 
 def _span(tokens: Sequence[Token]) -> Span:

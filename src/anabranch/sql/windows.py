@@ -346,4 +346,4 @@ def _check_strategy(text: str, function: str, asked: WindowArgument | None) -> N
 
 
 def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)
+    return SyntaxProblem(message, text=text, at=span, hint=hint)

@@ -131,11 +131,10 @@ def _outer(text: str, window: SpelledWindow) -> NotSupported:
     return NotSupported(
         "chunks are joined by inner joins, or one by one with LEFT JOIN",
         text=text,
-        start=window.span.start,
-        end=window.span.end,
+        at=window.span,
         hint="join those that match here, and the others in a view of their own",
     )
 
 
 def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)
+    return SyntaxProblem(message, text=text, at=span, hint=hint)

@@ -73,8 +73,7 @@ def _check(text: str, found: Bracket) -> None:
         span = found.range.span if found.range.unit == "rows" else found.seen["WA"]
         raise NotSupported(
             "inputs are joined along a column of theirs, not by the order in which rows came",
-            text=text, start=span.start, end=span.end, hint=_HINT,
-        )  # fmt: skip
+            text=text, at=span, hint=_HINT)  # fmt: skip
     if found.origin is not None and not found.tumbling:
         raise _wrong(text, found.seen["ORIGIN"], "ORIGIN is for windows that tumble", "leave it out")
     if found.tumbling and found.open:
@@ -104,9 +103,8 @@ def _sliding(text: str, sources: Sequence[Relation], windowed: list[int]) -> tup
     if len(windowed) > 2:
         span = brackets[2].span
         raise NotSupported(
-            "windows that slide are joined two at a time", text=text, start=span.start, end=span.end,
-            hint="make a view of the first two, and join that",
-        )  # fmt: skip
+            "windows that slide are joined two at a time", text=text, at=span,
+            hint="make a view of the first two, and join that")  # fmt: skip
     return windowed[0], windowed[1]
 
 
@@ -176,8 +174,7 @@ def pairs(text: str, query: Query, select: Select, window: SpelledWindow) -> tup
     if window.time is None or _special(window.time.last):
         raise NotSupported(
             "a window over a join lies along a column of one of its inputs",
-            text=text, start=window.span.start, end=window.span.end, hint="name it, as in WA a.ts",
-        )  # fmt: skip
+            text=text, at=window.span, hint="name it, as in WA a.ts")  # fmt: skip
     columns = _Columns({each.exposed.lower() for each in select.relations if each.exposed is not None})
     along = columns.name(window.time.parts, window.time.span)
     items = tuple(_renamed_item(item, columns) for item in select.items)
@@ -264,4 +261,4 @@ def _renamed_item(item: Item, columns: _Columns) -> Item:
 
 
 def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)
+    return SyntaxProblem(message, text=text, at=span, hint=hint)

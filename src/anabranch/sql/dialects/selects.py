@@ -275,7 +275,7 @@ class _Reader:
         )
 
     def _not_yet(self, span: Span, message: str, hint: str | None = None) -> NotSupported:
-        return NotSupported(message, text=self.text, start=span.start, end=span.end, hint=hint)
+        return NotSupported(message, text=self.text, at=span, hint=hint)
 
 
 def mapped(select: Select, change: Change) -> Select:
@@ -318,4 +318,4 @@ def _last(expression: Expression) -> str:
 
 
 def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)
+    return SyntaxProblem(message, text=text, at=span, hint=hint)
