@@ -22,7 +22,7 @@ from anabranch.ir.select import Derived, FromItem, SelectBlock, ShownItem
 from anabranch.ir.text import Shown
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream, Table
-from anabranch.plan.picks import meant
+from anabranch.plan.picks import meant, sort_keys
 from anabranch.plan.strategy import (
     ADAPTIVE,
     BINS,
@@ -39,8 +39,6 @@ from anabranch.plan.strategy import (
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import Output
 from anabranch.plan.windows import ID, needs_numbers, sliding, value_sql
-from anabranch.plan.winners import SortKey as SortText
-from anabranch.plan.winners import sort_keys
 from anabranch.render.placeholders import FromText, PlaceholderWriter, window_of
 from anabranch.sql.lexer import normal_form, tokenize
 from anabranch.sql.syntax import WindowSpec
@@ -349,12 +347,12 @@ class _Search:
             if column not in bounds and column.name not in ("_row_num", "_arrival_ts")
         ]
         plain = len({column.name.lower() for column in columns}) == len(columns)
-        keys = []
-        for column in columns:
-            name = quote_name(column.name) if plain else _quoted(text.expr(of_column(column)), column.name)
-            keys.append((SortText((column.name.lower(),), name), column.type))
         time = (self.stream.time or "").lower()
-        return [key.text for key in sorted(sort_keys(keys), key=lambda key: key.parts != (time,))]
+        keys = []
+        for column in sorted(columns, key=lambda column: column.name.lower() != time):
+            name = quote_name(column.name) if plain else _quoted(text.expr(of_column(column)), column.name)
+            keys.append((name, column.type))
+        return sort_keys(keys, "struct({})".format)
 
 
 def _quoted(text: str, name: str) -> str:

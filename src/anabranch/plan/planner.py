@@ -34,7 +34,6 @@ from anabranch.plan.rules.order import READ_RULES, rules_for
 from anabranch.plan.states import Rows
 from anabranch.plan.view import Beginning, Ends, NodeEmission, NodeKeys, NodeQuery, Output, View
 from anabranch.plan.windows import needs_numbers
-from anabranch.plan.winners import event_times
 from anabranch.render.blocks import blocks, distinct_names, reads
 from anabranch.render.placeholders import PlaceholderWriter, select_sql
 from anabranch.sql.columns import check_window
@@ -167,7 +166,7 @@ class Planner:
         self._shared: dict[int, View] = {}
         self._placeholders = count()
         scans = [each for each in rel.walk() if isinstance(each, Scan)]
-        self.event_times = event_times(catalog, [scan.source.target for scan in scans])
+        self.event_times = catalog.event_times(scan.source.target for scan in scans)
         self._numbered = set(_numbered_scans(rel))
 
     # ---- lookups while nodes are made
