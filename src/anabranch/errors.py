@@ -44,6 +44,10 @@ class AnabranchError(Exception):
         self.message = message
         self.hint = hint
 
+    def placed(self, text: str, at: Place) -> SqlError:
+        """The same, as an error at a place in a text."""
+        return SqlError(self.message, text=text, at=at, hint=self.hint)
+
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n  {self.hint}"
 

@@ -35,15 +35,21 @@ from anabranch.engine import answer, node_statistics, oneoff, point_queries, que
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.core import Core
-from anabranch.engine.define import Definer
+from anabranch.engine.create_sink import create_sink
+from anabranch.engine.create_stream import create_stream
+from anabranch.engine.create_view import ViewMaker
 from anabranch.engine.dml import DmlExecutor
+from anabranch.engine.drop import drop
 from anabranch.engine.feed import Batch
 from anabranch.engine.frames import translate
 from anabranch.engine.home import Home
 from anabranch.engine.live import Live, Subscription
+from anabranch.engine.names import Names
 from anabranch.engine.place import PREFIX, Backend, Limits
+from anabranch.engine.planning import context_of_explain
 from anabranch.engine.run import Runner
 from anabranch.engine.spark import check_setting
+from anabranch.engine.static_tables import StaticTables
 from anabranch.errors import AnabranchError, SinkError, UsageError, did_you_mean
 from anabranch.ledger import Ledger, Record
 from anabranch.plan import explain as explaining
@@ -163,12 +169,14 @@ class Session:
         self._core = core
         self._temporary = temporary
         self._runner = Runner(core)
-        self._definer = Definer(core, self._runner)
-        self._alterer = Alterer(core, self._definer, self._runner)
+        self._names = Names(core)
+        self._views = ViewMaker(self._names, self._runner)
+        self._tables = StaticTables(self._names, self._runner)
+        self._alterer = Alterer(self._names, self._views, self._runner)
         self._changer = DmlExecutor(core, self._runner)
         self._capture = Capture(core, self._runner)
         if core.ledger.writable:
-            Live.clean_up(core, self._definer)
+            Live.clean_up(core)
 
     # ---- what people call
 
@@ -377,25 +385,25 @@ class Session:
             return Result(message=self._set_clock(statement))
         again = script is not None
         if isinstance(statement, CreateStream):
-            return Result(message=self._definer.create_stream(statement, again_is_fine=again))
+            return Result(message=create_stream(self._names, statement, again_is_fine=again))
         if isinstance(statement, CreateTable):
-            return Result(message=self._definer.create_table(statement, again_is_fine=again))
+            return Result(message=self._tables.create(statement, again_is_fine=again))
         if isinstance(statement, CreateView):
-            return Result(message=self._definer.create_view(statement, again_is_fine=again))
+            return Result(message=self._views.create(statement, again_is_fine=again))
         if isinstance(statement, AlterView):
             message = self._alterer.alter(statement)
             self._core.sinks.move()
             return Result(message=message)
         if isinstance(statement, CreateSink):
-            return Result(message=self._definer.create_sink(statement, again_is_fine=again))
+            return Result(message=create_sink(self._names, self._views, statement, again_is_fine=again))
         if isinstance(statement, CreateFunction):
             return Result(message=self._core.functions.create(statement, again_is_fine=again))
         if isinstance(statement, Drop) and statement.kind == "function":
             return Result(message=self._core.functions.drop(statement))
         if isinstance(statement, Drop):
-            return Result(message=self._definer.drop(statement))
+            return Result(message=drop(self._names, statement))
         if isinstance(statement, Refresh):
-            message = self._definer.refresh(statement)
+            message = self._tables.refresh(statement)
             self._core.sinks.move()
             return Result(message=message)
         if isinstance(statement, Advance):
@@ -450,7 +458,7 @@ class Session:
 
         def follow() -> Live:
             temp_views.refuse(core, statement.text, statement.query, "a query that is followed")
-            return Live(core, self._definer, self._capture, statement, streams, end=self._temporary is not None)
+            return Live(core, self._views, self._capture, statement, streams, end=self._temporary is not None)
 
         emits = statement.query.emits
         if emits and streams:
@@ -516,7 +524,7 @@ class Session:
     def _subscribe(self, statement: Subscribe) -> Result:
         view = self._core.catalog().find(statement.target.last)
         if not isinstance(view, View) or len(statement.target.parts) > 1:
-            raise self._definer.no_such(statement, statement.target, "view", view)
+            raise self._names.no_such(statement, statement.target, "view", view)
         return Result(live=self._subscription(view, statement.version, versions=True), endless=self._endless(view))
 
     def subscribe(self, view: str, version: int | None = None, *, follow: bool = False) -> Iterator[Batch]:
@@ -566,7 +574,7 @@ class Session:
     def _subscription(
         self, view: View, version: int | None, *, versions: bool = False, follow: bool = False
     ) -> Subscription:
-        view = self._definer.keep_changes(view)
+        view = self._views.keep_changes(view)
         end = self._temporary is not None
         return Subscription(self._core, self._capture, view, version, end=end, versions=versions, follow=follow)
 
@@ -606,7 +614,7 @@ class Session:
     def _explain(self, statement: Explain) -> Result:
         snapshot = self._core.snapshot()
         catalog = self._core.catalog(snapshot)
-        planning = self._definer.planning_context()
+        planning = context_of_explain(self._names)
         named = catalog.find(statement.view.last) if statement.view and len(statement.view.parts) == 1 else None
         if statement.format == "rules":
             return _text_result("plan", explaining.explain_rules(statement.text, statement.query, catalog, planning))
@@ -614,7 +622,7 @@ class Session:
             explanation = explaining.explain_view(named, catalog, planning)
         elif statement.analyze:
             assert statement.view is not None
-            raise self._definer.no_such(statement, statement.view, "view", named)
+            raise self._names.no_such(statement, statement.view, "view", named)
         else:
             bound = Binder(statement.text, catalog, statement.query).bind()
             fields = tuple(queries.analyze(self._core, bound, catalog, statement.text))
@@ -651,7 +659,7 @@ class Session:
         return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
 
     def _show_create(self, statement: ShowCreate) -> Result:
-        found = self._definer.find(statement, statement.target, _CLASSES[statement.kind])
+        found = self._names.find(statement, statement.target, _CLASSES[statement.kind])
         return _text_result("statement", [create_statement(found)])
 
     def _show_functions(self, like: str | None) -> Result:

@@ -139,7 +139,7 @@ class DmlExecutor:
             raise
         except AnabranchError as error:
             span = statement.path_span
-            raise SqlError(error.message, text=statement.text, at=span, hint=error.hint) from error
+            raise error.placed(statement.text, span) from error
         with self.core.ledger.intent(statement.sql):
             if isinstance(target, Stream):
                 whole = [part for each in taken for part in each]

@@ -281,6 +281,11 @@ def beginnings(catalog: Catalog, view: View) -> dict[str, int]:
     return found
 
 
+def all_begins(catalog: Catalog, view: View) -> dict[str, tuple[int, int]]:
+    """The first run and row of each stream for a view and its nodes."""
+    return {id: begin for each in (*catalog.nodes_of(view), view) for id, begin in each.beginning.rows.items()}
+
+
 def missing(stream: Stream, runs: int, since: int) -> str | None:
     """Why the rows of a stream cannot be read again from a run on; None if they can.
 

@@ -414,6 +414,11 @@ class Query:
     dropped: tuple[Span, ...] = ()  # text of unused CTEs
     tokens: tuple[Token, ...] = field(default=(), repr=False, compare=False)  # as they are written
 
+    @property
+    def head(self) -> Span:
+        """Its first word, where an error is about all of it."""
+        return Span(self.span.start, self.span.start + 6)
+
     def selects(self) -> Iterator[tuple[Select, Query]]:
         """Every SELECT block, with the query that it is in; outer ones first."""
         yield from _selects(self.body, self)
