@@ -145,7 +145,7 @@ class DmlExecutor:
                 whole = [part for each in taken for part in each]
                 size = sum(Part.of(part).size for part in whole)
                 incoming = self._incoming(target, source.read(taken), size, source.files_of(whole))
-                unclosed = [row for part in whole for row in source.unclosed(Part.of(part))]
+                unclosed = [row for part in whole for row in source.reader.unclosed(Part.of(part))]
                 incoming = replace(
                     incoming,
                     bad=tuple(unclosed),
