@@ -273,3 +273,9 @@ def closing_column(view: View) -> str | None:
 def leading_column(view: View) -> str | None:
     names = [field.name for field in view.fields if field.name in view.progress.times]
     return min(names, key=lambda name: name.lower() != "window_end", default=None)
+
+
+def waiting(view: View, ahead: int) -> View:
+    """A view whose rows can change until so long after their times: these pass that much later."""
+    times = {name: min(shift + ahead, FOREVER) for name, shift in view.progress.times.items()}
+    return replace(view, progress=replace(view.progress, ahead=ahead, times=times))
