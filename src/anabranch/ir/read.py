@@ -16,9 +16,10 @@ from anabranch.ir.scope import Aliases, Exposed, Scope
 from anabranch.sql.calls import AGGREGATES, Chain, closing, split_commas
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.durations import is_unit
-from anabranch.sql.lexer import NUMBER, STRING, WORD, Token, normal_form, tokenize
+from anabranch.sql.lexer import NUMBER, STRING, WORD, Token, tokenize
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
 from anabranch.sql.own_calls import is_own_call, own_arguments, own_calls
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import Query
 from anabranch.sql.terms import ends_value
 from anabranch.sql.text import Span, quote_name, words

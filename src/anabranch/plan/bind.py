@@ -20,7 +20,6 @@ from anabranch.sources import registry, secrets
 from anabranch.sql.calls import Chain, chains
 from anabranch.sql.columns import check_window
 from anabranch.sql.functions import builtin
-from anabranch.sql.lexer import FILE_NAME
 from anabranch.sql.own_calls import own_calls
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import (
@@ -33,7 +32,7 @@ from anabranch.sql.syntax import (
     respelt,
 )
 from anabranch.sql.terms import option_value
-from anabranch.sql.text import Span, quote_name
+from anabranch.sql.text import FILE_NAME, Span, quote_name
 from anabranch.sql.watermarks import watermark_text
 from anabranch.types import Field
 

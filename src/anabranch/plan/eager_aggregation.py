@@ -32,8 +32,7 @@ from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.panes import PaneBlock, PaneCall, PaneContext, find_panes, stream_and_tables, text_over_rows
 from anabranch.plan.states import Above
 from anabranch.plan.windows import needs_numbers
-from anabranch.sql.lexer import HINTS
-from anabranch.sql.text import Span, quote_name
+from anabranch.sql.text import HINTS, Span, quote_name
 
 _HINT = re.compile(r"\bJOIN_(ABOVE|BELOW)\s*\(([^()]*)\)", re.IGNORECASE)
 #: Types whose equal values can differ.

@@ -40,7 +40,7 @@ from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import Output
 from anabranch.plan.windows import ID, needs_numbers, sliding, value_sql
 from anabranch.render.placeholders import FromText, PlaceholderWriter, window_of
-from anabranch.sql.lexer import normal_form, tokenize
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import WindowSpec
 from anabranch.sql.text import quote_name
 from anabranch.types import Field
@@ -111,12 +111,12 @@ class PaneBlock:
     @cached_property
     def signature(self) -> str:
         """Blocks with equal signatures can share a table of partials."""
-        keys = sorted(f"{key.name}={normal_form(tokenize(key.expression))}" for key in self.row_keys)
+        keys = sorted(f"{key.name}={normal_form(key.expression)}" for key in self.row_keys)
         time = (self.time or "").lower()
         windows = self.spans
         spans = [f"{windows.size} every {windows.slide} from {windows.origin}"] if windows is not None else []
         spans += ["by value"] if self.bins is not None else []
-        return "|".join([self.stream.id, normal_form(tokenize(self.from_text)), time, *spans, *keys])
+        return "|".join([self.stream.id, normal_form(self.from_text), time, *spans, *keys])
 
     @property
     def spans(self) -> SlidingWindows | None:

@@ -10,8 +10,9 @@ from anabranch.sql.columns import Scope, names_in, of_the_language, type_spans
 from anabranch.sql.durations import is_unit
 from anabranch.sql.functions import builtin, calls, counts_of
 from anabranch.sql.group_windows import PART_OF
-from anabranch.sql.lexer import Token, normal_form
+from anabranch.sql.lexer import Token
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import Select
 from anabranch.sql.text import Span, words
 
@@ -70,10 +71,10 @@ def grouping_problems(text: str, select: Select, scope: Scope) -> Iterator[SqlEr
         return
     if any(token.upper in ("OVER", "SELECT") or token.text in ("[", "->") for i in select.items for token in i.tokens):
         return  # an aggregate over a window, or a subquery, has columns of its own
-    grouped = {normal_form(list(part.tokens)).lower() for part in select.group}
+    grouped = {normal_form(part.tokens).lower() for part in select.group}
     grouped |= {each.rpartition(".")[2].strip() for each in grouped}
     for number, item in enumerate(select.items, start=1):
-        whole = normal_form(list(item.tokens)).lower()
+        whole = normal_form(item.tokens).lower()
         if item.star or {whole, str(number), (item.alias or whole).lower()} & grouped:
             continue
         outside = _outside(item.tokens, [call.span for call in found[number - 1]])

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.sql.lexer import CLOSING, OPENING, STRING, Token, normal_form
+from anabranch.sql.lexer import CLOSING, OPENING, STRING, Token
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.text import Span, words
 
 #: Every aggregate of Spark 4.3; those without a mergeable form are recomputed over kept rows.
@@ -72,9 +73,9 @@ class Call:
     @property
     def key(self) -> str:
         """Equal for equivalent calls."""
-        arguments = ", ".join(normal_form(list(argument)) for argument in self.arguments)
-        order = " " + normal_form(list(self.order)) if self.order else ""
-        condition = "" if self.condition is None else " filter " + normal_form(list(self.condition))
+        arguments = ", ".join(normal_form(argument) for argument in self.arguments)
+        order = " " + normal_form(self.order) if self.order else ""
+        condition = "" if self.condition is None else " filter " + normal_form(self.condition)
         return f"{self.name}({'distinct ' if self.distinct else ''}{arguments or '*'}){order}{condition}"
 
 

@@ -17,7 +17,8 @@ from anabranch.errors import NotSupported, SqlError, SyntaxProblem
 from anabranch.sql.calls import calls_of, closing, split_commas
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import parse_duration, take_duration
-from anabranch.sql.lexer import END, NUMBER, STRING, Token, normal_form
+from anabranch.sql.lexer import END, NUMBER, STRING, Token
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import Expression, GroupWindow, Select, WindowKind, WindowSpec
 from anabranch.sql.text import Span
 from anabranch.sql.window_arguments import WindowArgument

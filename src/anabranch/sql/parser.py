@@ -14,18 +14,7 @@ from anabranch.sql.cursor import Cursor
 from anabranch.sql.dialects.selects import with_calls
 from anabranch.sql.emission import half_clause
 from anabranch.sql.expressions import check_expressions
-from anabranch.sql.lexer import (
-    CLOSING,
-    END,
-    FILE_NAME,
-    OPENING,
-    STRING,
-    SYMBOL,
-    Token,
-    check_brackets,
-    split_statements,
-    tokenize,
-)
+from anabranch.sql.lexer import CLOSING, END, OPENING, STRING, SYMBOL, Token, check_brackets, split_statements, tokenize
 from anabranch.sql.query import parse_query
 from anabranch.sql.relations import at_query
 from anabranch.sql.syntax import (
@@ -51,7 +40,7 @@ from anabranch.sql.syntax import (
     all_of,
 )
 from anabranch.sql.terms import CLAUSES, literal, meant, misspelt, refuse_misspelt, take_expression
-from anabranch.sql.text import Span
+from anabranch.sql.text import FILE_NAME, Span
 from anabranch.sql.types import with_types
 
 #: Words a statement can start with; an unknown first word is compared with these.

@@ -22,7 +22,8 @@ from anabranch.algebra.windows import (
     SlidingWindows,
     WindowType,
 )
-from anabranch.sql.lexer import SYMBOL, Token, normal_form
+from anabranch.sql.lexer import SYMBOL, Token
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.text import Span
 
