@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
@@ -12,7 +11,6 @@ from anabranch.sources.files import FilesSource
 from anabranch.sources.hadoop import Objects, Store, url
 from anabranch.sources.listing import File
 from anabranch.sources.parts import Part
-from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,15 +27,11 @@ class ObjectsSource(FilesSource):
         self,
         options: Mapping[str, Any],
         spark: Callable[[], SparkSession],
-        fields: tuple[Field, ...] | None = None,
-        seen: Callable[[], list[Any]] = list,
-        *,
-        now: Callable[[], int] | None = None,
-        scratch: Callable[[], Path] | None = None,
-        **others: Any,
+        *others: Any,
+        **named: Any,
     ) -> None:
         self.store = Store(url(str(options["path"])), spark)
-        super().__init__(options, spark, fields, seen, now=now, scratch=scratch, files=self.store, **others)
+        super().__init__(options, spark, *others, files=self.store, **named)
         if self.format == "avro":
             hint = "spark(format => 'avro', path => '...') does, with Spark's package spark-avro in spark.jars.packages"
             raise SourceError("Avro files of a store are not read by name", hint=hint)
