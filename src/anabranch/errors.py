@@ -90,6 +90,10 @@ class SyntaxProblem(SqlError):
     """Text that is not a statement of the dialect."""
 
 
+def problem(text: str, at: Place, message: str, hint: str | None = None) -> SyntaxProblem:
+    return SyntaxProblem(message, text=text, at=at, hint=hint)
+
+
 class UnknownName(SqlError):
     """A stream, view, table, column, function or option that does not exist."""
 

@@ -472,16 +472,14 @@ class Session:
         def frame() -> DataFrame:
             return queries.frame(core, bound, snapshot, statement.text)
 
+        answered = partial(Result, fields=fields, endless=endless, follow=follow, pin=pin)
         if looked is not None:
             table = point_queries.rows(core, looked, snapshot)
             fields = [replace(field, name=name) for name, field in looked.columns]
-            return Result(table=table, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin)
+            return answered(table=table, make_frame=frame, fields=fields)
         if one_off is not None:
             find = partial(oneoff.rows, core, one_off, snapshot)
-            return Result(
-                make_table=find, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin,
-                explain=explain,
-            )  # fmt: skip
+            return answered(make_table=find, make_frame=frame, explain=explain)
         text = answer.text_of(core, statement.query, bound, fields, snapshot)
         if text is None:
             found = queries.remote_query(core, bound, snapshot, statement.text)
@@ -491,11 +489,9 @@ class Session:
                     if table is not None:
                         return Result(table=table, make_frame=frame, fields=fields, pin=pin, explain=explain)
                     found = found.frame(core)
-            return Result(frame=found, fields=fields, endless=endless, follow=follow, pin=pin, explain=explain)
+            return answered(frame=found, explain=explain)
         make = partial(answer.rows, text, fields)
-        return Result(
-            make_table=make, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin, explain=explain
-        )
+        return answered(make_table=make, make_frame=frame, explain=explain)
 
     def _copy_to(self, statement: CopyTo) -> Result:
         """Write the answer of a query to a file."""
