@@ -15,7 +15,6 @@ from anabranch.errors import NotSupported, SqlError, UnknownFunction, UnknownNam
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import NUMBERED, ROW_NUM, Stream, Table
 from anabranch.plan.view import View
-from anabranch.plan.windows import needs_numbers
 from anabranch.sources import registry, secrets
 from anabranch.sql.calls import Chain, chains
 from anabranch.sql.columns import check_window
@@ -233,7 +232,7 @@ class Binder:
 
     def _numbered(self, relation: Relation) -> bool:
         """Whether the query needs the row numbers of a stream: for its windows, or in its SELECT."""
-        if relation.window is not None and needs_numbers(relation.window):
+        if relation.window is not None and relation.window.needs_numbers:
             return True
         return self._selects(relation, ROW_NUM)
 
@@ -316,7 +315,7 @@ class Binder:
         target = self.catalog.objects.get(reference.target) if reference is not None else None
         if isinstance(target, Stream | Table | View) and target.fields:
             self.check_window(window, target.fields)
-        if needs_numbers(window) and (reference is None or reference.kind != "stream"):
+        if window.needs_numbers and (reference is None or reference.kind != "stream"):
             what = "the time of arrival is" if window.attribute == "arrival_ts" else "the order of arrival is"
             message = f"{what} known of the rows of a stream only"
             raise refuse(self.text, window.time_span, message, "read a stream here, without a query around it")

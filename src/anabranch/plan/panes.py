@@ -19,7 +19,7 @@ from anabranch.ir.logic import conjunction, word
 from anabranch.ir.rel import Project, Scan, Source, Windowed
 from anabranch.ir.rewrite import Rewrite
 from anabranch.ir.select import Derived, FromItem, SelectBlock, ShownItem
-from anabranch.ir.text import Shown
+from anabranch.ir.text import shown_call
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.picks import meant, sort_keys
@@ -38,7 +38,7 @@ from anabranch.plan.strategy import (
 )
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import Output
-from anabranch.plan.windows import ID, needs_numbers, sliding, value_sql
+from anabranch.plan.windows import ID, sliding, value_sql
 from anabranch.render.placeholders import FromText, PlaceholderWriter, window_of
 from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import WindowSpec
@@ -101,7 +101,7 @@ class PaneBlock:
     @property
     def rows(self) -> tuple[Field, ...]:
         """The columns of the aggregated rows."""
-        numbered = self.spec is not None and needs_numbers(self.spec)
+        numbered = self.spec is not None and self.spec.needs_numbers
         return self.stream.row_fields if numbered else self.stream.fields
 
     @property
@@ -203,7 +203,7 @@ def _find(block: SelectBlock, context: PaneContext, *, differential: bool) -> Pa
         assert isinstance(found_type, SlideByTuple)
         strategy = Strategy(BINS) if window.rows else strategy_of_ends(found_type, stream, context.loads)
     paned = strategy is not None and strategy.name in (PANES, ADAPTIVE, BINS) and not uses_window
-    if not paned and window is not None and needs_numbers(window):
+    if not paned and window is not None and window.needs_numbers:
         return "its windows count rows as they came"
     if not paned and strategy is not None:
         strategy = replace(strategy, name=WINDOWS)
@@ -291,7 +291,7 @@ class _Search:
         for call, (name, arguments) in zip(block.calls, readings, strict=True):
             kinds, types = types[: len(arguments)], types[len(arguments) :]
             found = aggregates.find(name, distinct=call.distinct, argument_types=kinds, arguments=arguments)
-            written = self._written(call)
+            written = shown_call(call)
             if found is None:
                 return f"{written} cannot be merged from partials"
             if strategy is not None and strategy.name == BINS and not _taken_out(found):
@@ -302,11 +302,6 @@ class _Search:
             self.stream, from_text, {name: table.id for name, table in self.tables.items()}, keys,
             windows, window, where, tuple(calls), strategy, exposed,
         )  # fmt: skip
-
-    def _written(self, call: Call) -> str:
-        writer = Shown(lambda column: column.name)
-        writer.call(call)
-        return writer.written.text
 
     def _keys(self, text: FromText, bounds: Sequence[Column], from_text: str) -> tuple[PaneKey, ...]:
         names: set[str] = set()
@@ -371,9 +366,7 @@ def _bare(text: FromText) -> str:
 
 def _key(call: Call) -> str:
     """The key of a call: equal for equivalent calls."""
-    writer = Shown()
-    writer.call(call.normal)
-    return writer.written.text
+    return shown_call(call.normal, str)
 
 
 # ------------------------------------------------------------------------------------------------ over partials

@@ -105,6 +105,11 @@ class WindowSpec:
     own: WindowType[Any] | None = None
     columns: tuple[Name, ...] = ()
 
+    @property
+    def needs_numbers(self) -> bool:
+        """Whether windows depend on the order of arrival."""
+        return self.attribute != "column" or self.type.needs_numbers
+
     @cached_property
     def type(self) -> WindowType[Any]:
         """The window type of this call."""
