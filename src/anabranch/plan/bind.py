@@ -16,7 +16,7 @@ from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import NUMBERED, ROW_NUM, Stream, Table
 from anabranch.plan.view import View
 from anabranch.sources import registry, secrets
-from anabranch.sql.calls import Chain, chains
+from anabranch.sql.calls import Chain, chains, only_name
 from anabranch.sql.columns import check_window
 from anabranch.sql.functions import builtin
 from anabranch.sql.own_calls import own_calls
@@ -305,7 +305,7 @@ class Binder:
             time = Binder(view.sql, self.catalog, query)._event_time(relation, query.span, "").lower()
         except NotSupported:
             return []
-        shown = [item.alias or named[-1].parts[-1] for item in select.items if (named := _column(item, time))]
+        shown = [item.alias or named.parts[-1] for item in select.items if (named := _column(item, time))]
         stars = [field.name for field in view.fields if field.name.lower() == time]
         return stars if any(item.star for item in select.items) else shown
 
@@ -422,11 +422,10 @@ def _unwritten(select: Select) -> Iterator[Edit]:
         yield Edit(Span(select.span.end, select.span.end), behind, select.items[-1].span)
 
 
-def _column(item: Item, name: str) -> list[Chain]:
+def _column(item: Item, name: str) -> Chain | None:
     """The chain of an item that is a plain column of this name."""
-    named = list(chains(item.tokens))
-    whole = len(named) == 1 and named[0].span == item.expression and named[0].parts[-1].lower() == name
-    return named if whole else []
+    named = only_name(item.tokens)
+    return named if named is not None and named.parts[-1].lower() == name else None
 
 
 def refuse(text: str, span: Span, message: str, hint: str | None = None) -> NotSupported:

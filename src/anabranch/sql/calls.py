@@ -231,6 +231,12 @@ def chains(tokens: Sequence[Token]) -> Iterator[Chain]:
         yield Chain(tuple(parts), Span(tokens[start].start, tokens[index - 1].end))
 
 
+def only_name(tokens: Sequence[Token]) -> Chain | None:
+    """The name that an expression consists of, if it is nothing else."""
+    named = list(chains(tokens))
+    return named[0] if len(named) == 1 and named[0].span == tokens[0].span.to(tokens[-1].span) else None
+
+
 def generators(tokens: Sequence[Token]) -> Iterator[Token]:
     """Calls of generator functions."""
     for token, bracket in itertools.pairwise(tokens):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.errors import SqlError, UnknownName, WrongType, did_you_mean
-from anabranch.sql.calls import Chain, chains, closing
+from anabranch.sql.calls import Chain, chains, closing, only_name
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import QUOTED, STRING, WORD, Token
 from anabranch.sql.syntax import (
@@ -333,9 +333,8 @@ def _renamed(columns: Columns | None, given: tuple[str, ...]) -> Columns | None:
 
 def _plain_name(tokens: Sequence[Token]) -> str | None:
     """The output name of `price` or `b.price`."""
-    named = list(chains(tokens))
-    whole = len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end)
-    return named[0].parts[-1] if whole else None
+    named = only_name(tokens)
+    return named.parts[-1] if named is not None else None
 
 
 def _given_names(items: Sequence[Item]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from anabranch.errors import NotSupported, problem
-from anabranch.sql.calls import chains
+from anabranch.sql.calls import chains, only_name
 from anabranch.sql.dialects.windows import Bracket, SpelledWindow
 from anabranch.sql.lexer import QUOTED, Token
 from anabranch.sql.syntax import Expression, ImpliedCondition, Item, Name, Query, Relation, Select
@@ -251,10 +251,9 @@ class _Columns:
 
 def _renamed_item(item: Item, columns: _Columns) -> Item:
     """An item of the SELECT list over pairs, with its original name."""
-    named = list(chains(item.tokens))
-    alone = len(named) == 1 and named[0].span == Span(item.tokens[0].start, item.tokens[-1].end)
+    named = only_name(item.tokens)
     tokens = columns.renamed(item.tokens)
-    if alone and tokens == item.tokens and not named[0].parts[-1].lower().startswith("window_"):
-        columns.name(tuple(named[0].parts), named[0].span)
-    alias = item.alias or (named[0].parts[-1] if alone and tokens != item.tokens else None)
+    if named is not None and tokens == item.tokens and not named.parts[-1].lower().startswith("window_"):
+        columns.name(named.parts, named.span)
+    alias = item.alias or (named.parts[-1] if named is not None and tokens != item.tokens else None)
     return replace(item, tokens=tokens, alias=alias)
