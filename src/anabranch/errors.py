@@ -8,6 +8,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from typing import Protocol
+
+
+class Place(Protocol):
+    """A stretch of a text, such as a span or a token."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
 
 
 class Rewritten(str):
@@ -33,6 +44,10 @@ class AnabranchError(Exception):
         self.message = message
         self.hint = hint
 
+    def placed(self, text: str, at: Place) -> SqlError:
+        """The same, as an error at a place in a text."""
+        return SqlError(self.message, text=text, at=at, hint=self.hint)
+
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n  {self.hint}"
 
@@ -45,11 +60,15 @@ class SqlError(AnabranchError):
         message: str,
         *,
         text: str | None = None,
+        at: Place | None = None,
         start: int | None = None,
         end: int | None = None,
         hint: str | None = None,
     ) -> None:
+        """The place in the text is `at`, or from `start` to `end`."""
         super().__init__(message, hint=hint)
+        if at is not None:
+            start, end = at.start, at.end
         while isinstance(text, Rewritten):
             if start is not None:
                 start, end = text.place(start, start + 1 if end is None else end)
@@ -69,6 +88,10 @@ class SqlError(AnabranchError):
 
 class SyntaxProblem(SqlError):
     """Text that is not a statement of the dialect."""
+
+
+def problem(text: str, at: Place, message: str, hint: str | None = None) -> SyntaxProblem:
+    return SyntaxProblem(message, text=text, at=at, hint=hint)
 
 
 class UnknownName(SqlError):

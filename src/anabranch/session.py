@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import re
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,40 +25,44 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from anabranch import temporary as temporary_homes
 from anabranch.algebra.pacing import TARGET
 from anabranch.duck import DATABASE
-from anabranch.engine import answer, node_statistics, oneoff, point_queries, queries, reduce, remote, system, temp_views
+from anabranch.engine import answer, oneoff, point_queries, queries, reduce, remote, show, temp_views
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.core import Core
-from anabranch.engine.define import Definer
+from anabranch.engine.create_sink import create_sink
+from anabranch.engine.create_stream import create_stream
+from anabranch.engine.create_view import ViewMaker
 from anabranch.engine.dml import DmlExecutor
+from anabranch.engine.drop import drop
 from anabranch.engine.feed import Batch
 from anabranch.engine.frames import translate
 from anabranch.engine.home import Home
 from anabranch.engine.live import Live, Subscription
-from anabranch.engine.place import PREFIX, Backend, Limits
+from anabranch.engine.names import Names
+from anabranch.engine.place import Backend, Limits
 from anabranch.engine.run import Runner
-from anabranch.engine.spark import check_setting
-from anabranch.errors import AnabranchError, SinkError, UsageError, did_you_mean
+from anabranch.engine.settings import (
+    BACKEND_VARIABLE,
+    KERNELS_VARIABLE,
+    change_setting,
+    check_backend,
+    check_kernels,
+)
+from anabranch.engine.static_tables import StaticTables
+from anabranch.errors import AnabranchError, SinkError, SqlError, UsageError, did_you_mean
 from anabranch.ledger import Ledger, Record
-from anabranch.plan import explain as explaining
-from anabranch.plan import render
-from anabranch.plan.as_sql import create_statement
 from anabranch.plan.bind import Binder, Bound
 from anabranch.plan.catalog import Catalog
-from anabranch.plan.definitions import Function, Sink, Stream, Table
-from anabranch.plan.describe import closing_words
+from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.point_queries import find_point_query
 from anabranch.plan.view import View
 from anabranch.result import Result
-from anabranch.sources import registry
 from anabranch.sources.capture_function import Generating, capture
-from anabranch.sql.functions import builtin
-from anabranch.sql.own_aggregates import OWN_AGGREGATES
 from anabranch.sql.parameters import bind_parameters
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
@@ -93,11 +96,6 @@ from anabranch.types import Field
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: The setting that says where work runs, as `connect(backend=...)` does.
-BACKEND_SETTING, BACKEND_VARIABLE = "anabranch.backend", "ANABRANCH_BACKEND"
-#: Whether Spark's tasks may run DuckDB.
-KERNELS_SETTING, KERNELS_VARIABLE = "anabranch.kernels", "ANABRANCH_KERNELS"
-
 __all__ = ["Batch", "Result", "RunReport", "Session", "connect"]
 
 
@@ -122,7 +120,7 @@ def connect(
     `limits={"run_bytes": "16 MB"}`; docs/how-a-run-works.md has them all. ANABRANCH_KERNELS=off keeps Spark's tasks
     from running DuckDB, as `SET anabranch.kernels = off` does.
     """
-    where = _check_backend(backend or os.environ.get(BACKEND_VARIABLE) or "auto")
+    where = check_backend(backend or os.environ.get(BACKEND_VARIABLE) or "auto")
     allowed = Limits().with_settings(limits or {})
     if run_rows is not None and run_rows < 1:
         raise UsageError(f"a run takes at least one row, not {run_rows}")
@@ -151,7 +149,7 @@ def connect(
         run_rows=run_rows,
         backend=where,
         limits=allowed,
-        kernels=_check_kernels(os.environ.get(KERNELS_VARIABLE) or "on"),
+        kernels=check_kernels(os.environ.get(KERNELS_VARIABLE) or "on"),
     )
     return Session(core, temporary)
 
@@ -163,12 +161,14 @@ class Session:
         self._core = core
         self._temporary = temporary
         self._runner = Runner(core)
-        self._definer = Definer(core, self._runner)
-        self._alterer = Alterer(core, self._definer, self._runner)
+        self._names = Names(core)
+        self._views = ViewMaker(self._names, self._runner)
+        self._tables = StaticTables(self._names, self._runner)
+        self._alterer = Alterer(self._names, self._views, self._runner)
         self._changer = DmlExecutor(core, self._runner)
         self._capture = Capture(core, self._runner)
         if core.ledger.writable:
-            Live.clean_up(core, self._definer)
+            Live.clean_up(core)
 
     # ---- what people call
 
@@ -359,17 +359,17 @@ class Session:
         if isinstance(statement, CreateView | AlterView | CreateTable | Explain) and statement.query is not None:
             temp_views.refuse(self._core, statement.text, statement.query, "what is kept")
         if isinstance(statement, Explain):
-            return self._explain(statement)
+            return Result(table=show.explained(self._names, statement))
         if isinstance(statement, Show):
-            return self._show(statement)
+            return Result(table=show.shown(self._core, statement))
         if isinstance(statement, ShowCreate):
-            return self._show_create(statement)
+            return Result(table=show.statement_of(self._names, statement))
         if isinstance(statement, Describe):
             return self._describe(statement)
         if isinstance(statement, CopyTo):
             return self._copy_to(statement)
         if isinstance(statement, SetOption):
-            return self._set(statement)
+            return Result(message=change_setting(self._core, statement))
         self._must_write()
         if isinstance(statement, Subscribe):
             return self._subscribe(statement)
@@ -377,25 +377,25 @@ class Session:
             return Result(message=self._set_clock(statement))
         again = script is not None
         if isinstance(statement, CreateStream):
-            return Result(message=self._definer.create_stream(statement, again_is_fine=again))
+            return Result(message=create_stream(self._names, statement, again_is_fine=again))
         if isinstance(statement, CreateTable):
-            return Result(message=self._definer.create_table(statement, again_is_fine=again))
+            return Result(message=self._tables.create(statement, again_is_fine=again))
         if isinstance(statement, CreateView):
-            return Result(message=self._definer.create_view(statement, again_is_fine=again))
+            return Result(message=self._views.create(statement, again_is_fine=again))
         if isinstance(statement, AlterView):
             message = self._alterer.alter(statement)
             self._core.sinks.move()
             return Result(message=message)
         if isinstance(statement, CreateSink):
-            return Result(message=self._definer.create_sink(statement, again_is_fine=again))
+            return Result(message=create_sink(self._names, self._views, statement, again_is_fine=again))
         if isinstance(statement, CreateFunction):
             return Result(message=self._core.functions.create(statement, again_is_fine=again))
         if isinstance(statement, Drop) and statement.kind == "function":
             return Result(message=self._core.functions.drop(statement))
         if isinstance(statement, Drop):
-            return Result(message=self._definer.drop(statement))
+            return Result(message=drop(self._names, statement))
         if isinstance(statement, Refresh):
-            message = self._definer.refresh(statement)
+            message = self._tables.refresh(statement)
             self._core.sinks.move()
             return Result(message=message)
         if isinstance(statement, Advance):
@@ -450,7 +450,7 @@ class Session:
 
         def follow() -> Live:
             temp_views.refuse(core, statement.text, statement.query, "a query that is followed")
-            return Live(core, self._definer, self._capture, statement, streams, end=self._temporary is not None)
+            return Live(core, self._views, self._capture, statement, streams, end=self._temporary is not None)
 
         emits = statement.query.emits
         if emits and streams:
@@ -472,16 +472,14 @@ class Session:
         def frame() -> DataFrame:
             return queries.frame(core, bound, snapshot, statement.text)
 
+        answered = partial(Result, fields=fields, endless=endless, follow=follow, pin=pin)
         if looked is not None:
             table = point_queries.rows(core, looked, snapshot)
             fields = [replace(field, name=name) for name, field in looked.columns]
-            return Result(table=table, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin)
+            return answered(table=table, make_frame=frame, fields=fields)
         if one_off is not None:
             find = partial(oneoff.rows, core, one_off, snapshot)
-            return Result(
-                make_table=find, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin,
-                explain=explain,
-            )  # fmt: skip
+            return answered(make_table=find, make_frame=frame, explain=explain)
         text = answer.text_of(core, statement.query, bound, fields, snapshot)
         if text is None:
             found = queries.remote_query(core, bound, snapshot, statement.text)
@@ -491,11 +489,9 @@ class Session:
                     if table is not None:
                         return Result(table=table, make_frame=frame, fields=fields, pin=pin, explain=explain)
                     found = found.frame(core)
-            return Result(frame=found, fields=fields, endless=endless, follow=follow, pin=pin, explain=explain)
+            return answered(frame=found, explain=explain)
         make = partial(answer.rows, text, fields)
-        return Result(
-            make_table=make, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin, explain=explain
-        )
+        return answered(make_table=make, make_frame=frame, explain=explain)
 
     def _copy_to(self, statement: CopyTo) -> Result:
         """Write the answer of a query to a file."""
@@ -516,7 +512,7 @@ class Session:
     def _subscribe(self, statement: Subscribe) -> Result:
         view = self._core.catalog().find(statement.target.last)
         if not isinstance(view, View) or len(statement.target.parts) > 1:
-            raise self._definer.no_such(statement, statement.target, "view", view)
+            raise self._names.no_such(statement, statement.target, "view", view)
         return Result(live=self._subscription(view, statement.version, versions=True), endless=self._endless(view))
 
     def subscribe(self, view: str, version: int | None = None, *, follow: bool = False) -> Iterator[Batch]:
@@ -566,7 +562,7 @@ class Session:
     def _subscription(
         self, view: View, version: int | None, *, versions: bool = False, follow: bool = False
     ) -> Subscription:
-        view = self._definer.keep_changes(view)
+        view = self._views.keep_changes(view)
         end = self._temporary is not None
         return Subscription(self._core, self._capture, view, version, end=end, versions=versions, follow=follow)
 
@@ -603,145 +599,21 @@ class Session:
         bound = Binder(text, catalog, query).bind()
         self._capture.catch_up(self._streams(bound, catalog), end=self._temporary is not None)
 
-    def _explain(self, statement: Explain) -> Result:
-        snapshot = self._core.snapshot()
-        catalog = self._core.catalog(snapshot)
-        planning = self._definer.planning_context()
-        named = catalog.find(statement.view.last) if statement.view and len(statement.view.parts) == 1 else None
-        if statement.format == "rules":
-            return _text_result("plan", explaining.explain_rules(statement.text, statement.query, catalog, planning))
-        if isinstance(named, View):
-            explanation = explaining.explain_view(named, catalog, planning)
-        elif statement.analyze:
-            assert statement.view is not None
-            raise self._definer.no_such(statement, statement.view, "view", named)
-        else:
-            bound = Binder(statement.text, catalog, statement.query).bind()
-            fields = tuple(queries.analyze(self._core, bound, catalog, statement.text))
-            explanation = explaining.explain_query(statement.text, statement.query, catalog, planning, fields)
-            explanation = replace(
-                explanation, outside=tuple(queries.remote_query_outside(self._core, bound, snapshot, statement.text))
-            )
-        counted = node_statistics.of_nodes(self._core, explanation.nodes, snapshot) if statement.analyze else None
-        return _text_result("plan", render.rendered(explanation, statement.format, counted))
-
-    def _show(self, statement: Show) -> Result:
-        import pyarrow as pa
-
-        if statement.what == "sinks":
-            return self._show_sinks()
-        if statement.what == "functions":
-            return self._show_functions(statement.like)
-        if statement.what == "sources":
-            return _show_sources()
-        catalog = self._core.catalog()
-        kinds: dict[str, tuple[type[Any], ...]] = {
-            "streams": (Stream,),
-            "tables": (Table,),
-            "views": (View,),
-            "all": (Stream, Table, View),
-        }
-        rows = [
-            (each.name, each.kind, ", ".join(f"{f.name} {f.type}" for f in each.fields))
-            for each in sorted(catalog.objects.values(), key=lambda o: getattr(o, "name", ""))
-            if isinstance(each, kinds[statement.what]) and isinstance(each, Stream | Table | View)
-            and not each.name.startswith("_")
-        ]  # fmt: skip
-        names = ("name", "kind", "columns")
-        return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
-
-    def _show_create(self, statement: ShowCreate) -> Result:
-        found = self._definer.find(statement, statement.target, _CLASSES[statement.kind])
-        return _text_result("statement", [create_statement(found)])
-
-    def _show_functions(self, like: str | None) -> Result:
-        """The home's own, then Spark's. In a pattern, * and % stand for any letters and | for "or"."""
-        import pyarrow as pa
-
-        own = sorted(self._core.catalog().of(Function), key=lambda each: each.name)
-        rows = [(each.name, each.reference, each.returns or "") for each in own]
-        rows += [(name, "", "") for name in sorted({*builtin(), *OWN_AGGREGATES})]
-        if like is not None:
-            words = [re.escape(word).replace(r"\*", ".*").replace("%", ".*") for word in like.split("|")]
-            pattern = re.compile("|".join(words), re.IGNORECASE)
-            rows = [row for row in rows if pattern.fullmatch(row[0])]
-        names = ("name", "reference", "returns")
-        return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
-
-    def _show_sinks(self) -> Result:
-        import pyarrow as pa
-
-        rows = system.sinks(self._core, self._core.snapshot())
-        columns = {
-            field.name: pa.array([row[at] for row in rows], pa.int64() if field.type == "bigint" else pa.string())
-            for at, field in enumerate(system.FIELDS["sinks"])
-        }
-        return Result(table=pa.table(columns))
-
     def _describe(self, statement: Describe) -> Result:
         import pyarrow as pa
 
-        from anabranch.errors import SqlError, UnknownName, did_you_mean
-
-        names = ("column", "type", "note")
-        if statement.is_file:
-            span = statement.target.span
-            try:
-                answer = self.sql(f"SELECT * FROM {span.of(statement.text)}")
-            except SqlError as error:
-                error.text, error.start, error.end = statement.text, span.start, span.end
-                raise
-            columns = (answer.columns, answer.types, [""] * len(answer.columns))
-            answer.close()
-            return Result(table=pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)}))
-        catalog = self._core.catalog()
-        found = catalog.find(statement.target.last)
-        if found is None:
-            raise UnknownName(
-                f"there is no stream, view or table {statement.target}",
-                text=statement.text,
-                start=statement.target.span.start,
-                end=statement.target.span.end,
-                hint=did_you_mean(str(statement.target), catalog.names()),
-            )
-        notes = {found.time: "event time"} if isinstance(found, Stream) and found.time is not None else {}
-        if isinstance(found, View) and found.emission.budget is not None:
-            notes = dict.fromkeys(list(found.progress.times)[-1:], closing_words(found))
-        rows = [(field.name, field.type, notes.get(field.name, "")) for field in found.fields]
-        return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
-
-    def _set(self, statement: SetOption) -> Result:
-        if statement.key.lower() == BACKEND_SETTING:
-            self._core.place.backend = _check_backend(statement.value)
-            return Result(message=f"{BACKEND_SETTING} is {statement.value}")
-        if statement.key.lower() == KERNELS_SETTING:
-            self._core.place.kernels = _check_kernels(statement.value)
-            return Result(message=f"{KERNELS_SETTING} is {str(statement.value).lower()}")
-        place, name = self._core.place, statement.key.lower().removeprefix(PREFIX)
-        if statement.key.lower().startswith(PREFIX) and name in vars(place.limits):
-            place.limits = place.limits.with_settings({name: statement.value})
-            if name == "memory_bytes":
-                DATABASE.use_memory(place.limits.memory_bytes)
-            return Result(message=f"{PREFIX}{name} is {getattr(place.limits, name):,}")
-        if not statement.key.startswith("spark."):
-            from anabranch.errors import NotSupported, nearest
-
-            guess = nearest(name, ["backend", "kernels", *vars(place.limits)])
-            known = f"there are {BACKEND_SETTING}, {KERNELS_SETTING} and limits; settings of Spark start with spark."
-            raise NotSupported(
-                f"there is no setting {statement.key}",
-                text=statement.text,
-                start=statement.span.start,
-                end=statement.span.end,
-                hint=f"did you mean {PREFIX}{guess}?" if guess is not None else known,
-            )
-        check_setting(statement.key, statement.value)
+        if not statement.is_file:
+            return Result(table=show.described(self._core, statement))
+        span = statement.target.span
         try:
-            self._core.handed_out = True
-            self._core.spark.conf.set(statement.key, statement.value)
-        except Exception as error:
-            raise translate(error) from error
-        return Result(message=f"{statement.key} is {statement.value}")
+            answer = self.sql(f"SELECT * FROM {span.of(statement.text)}")
+        except SqlError as error:
+            error.text, error.start, error.end = statement.text, span.start, span.end
+            raise
+        columns = (answer.columns, answer.types, [""] * len(answer.columns))
+        answer.close()
+        pairs = zip(show.COLUMNS, columns, strict=True)
+        return Result(table=pa.table({name: pa.array(values, pa.string()) for name, values in pairs}))
 
     def _must_be_open(self) -> None:
         if self._core.ledger.closed:  # another process may write to the home by now
@@ -756,21 +628,6 @@ class Session:
             )
 
 
-def _check_kernels(given: Any) -> bool:
-    if str(given).lower() not in ("on", "off"):
-        raise UsageError(f"{KERNELS_SETTING} is 'on' or 'off', not {str(given)!r:.40}")
-    return str(given).lower() == "on"
-
-
-def _check_backend(name: Any) -> Backend:
-    known: tuple[Backend, ...] = get_args(Backend)
-    for backend in known:
-        if name == backend:
-            return backend
-    listed = " or ".join(map(repr, known))
-    raise UsageError(f"a backend is {listed}, not {name!r}", hint=did_you_mean(str(name), known))
-
-
 def _with_keys(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str]]:
     """The statements of a script, each with what tells it from the others when the script is carried out again."""
     seen: Counter[str] = Counter()
@@ -778,34 +635,3 @@ def _with_keys(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str
         normal = statement.normal
         yield statement, f"{hashlib.sha256(normal.encode()).hexdigest()[:24]}:{seen[normal]}"
         seen[normal] += 1
-
-
-_CLASSES: dict[str, type[Stream] | type[Table] | type[View] | type[Sink]] = {
-    "stream": Stream,
-    "table": Table,
-    "view": View,
-    "sink": Sink,
-}
-
-
-def _show_sources() -> Result:
-    import pyarrow as pa
-
-    rows = [
-        {
-            "name": kind.name,
-            "streams": kind.stream is not None,
-            "tables": kind.table is not None or kind.files,
-            "options": ", ".join(option.name for option in kind.options),
-            "needs": f"pip install 'anabranch[{kind.extra}]'" if kind.missing() and kind.extra else "",
-            "about": kind.doc,
-        }
-        for kind in registry.kinds().values()
-    ]
-    return Result(table=pa.Table.from_pylist(rows))
-
-
-def _text_result(column: str, lines: list[str]) -> Result:
-    import pyarrow as pa
-
-    return Result(table=pa.table({column: pa.array(lines, pa.string())}))

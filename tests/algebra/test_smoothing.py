@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
 import random
 
 import pytest
 
-from anabranch.algebra import smoothing
 from anabranch.algebra.smoothing import Budget, Ready, closing
 
 
@@ -67,7 +65,3 @@ def test_every_window_closes_once_in_time_and_within_the_budget_unless_it_is_due
 def test_wrong_budgets_are_refused(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=name):
         Budget(**{name: value})
-
-
-def test_examples_in_docstrings() -> None:
-    assert doctest.testmod(smoothing).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.algebra import triggers as module
 from anabranch.algebra.progress import END, Delay, Policy, ProgressState, Seen, observe
 from anabranch.algebra.triggers import IDLE, Decision, Pending, Triggers, decide
 
@@ -556,8 +554,3 @@ def test_counts_and_delays_that_make_no_sense_are_refused() -> None:
         Triggers(counting=0)
     with pytest.raises(ValueError, match="must not be negative, but is -1"):
         replace(Triggers(), delay=-1)
-
-
-def test_the_examples_run() -> None:
-    failed, tried = doctest.testmod(module)
-    assert (failed, tried) == (0, 1)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
-import pkgutil
 import random
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -13,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from anabranch.algebra import windows as package
 from anabranch.algebra.progress import END
 from anabranch.algebra.windows import (
     Chunks,
@@ -350,8 +346,3 @@ def test_contexts() -> None:
         "FCA": [Sessions, SlideByTuple],
     }
     assert all(each.context == context for context, types in classes.items() for each in types)
-
-
-@pytest.mark.parametrize("name", [name for _, name, _ in pkgutil.iter_modules(package.__path__)])
-def test_examples_in_docstrings(name: str) -> None:
-    assert doctest.testmod(importlib.import_module(f"{package.__name__}.{name}")).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from pathlib import Path
 
 import duckdb
@@ -25,10 +24,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def every(folder: Path, stream: str) -> str:
     return f"read_parquet({quoted(folder / stream / '*.parquet')})"
-
-
-def test_examples_in_the_docstrings_run() -> None:
-    assert doctest.testmod(joins) == (0, 1)
 
 
 def test_an_auction_to_fifty_bids_and_each_bid_has_one(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -19,10 +18,6 @@ READ = Figure("e", "reading", "batch", 30.0, 2.0, "reads/s", at_least(8))
 TOTALS = Totals("a", 1000, 1000, True, 12, 34)
 OUTCOMES = [Outcome((FAST, SLOW), (TOTALS,), {"(a) runs": {"total": 5.0}}), Outcome((OTHER, READ))]
 ABOUT = {"rows": 1000, "cores": 2, "repeat": 3, "date": "2026-01-01"}
-
-
-def test_examples_in_the_docstrings_run() -> None:
-    assert doctest.testmod(report) == (0, 2)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.engine.frames import Frames
-from anabranch.render.duckdb import Declined
 from anabranch.render.duckdb_plan import UNNAMED, fields_of
+from anabranch.render.duckdb_scope import Declined
 from anabranch.types import Field
 from render import test_duckdb_functions as functions
 from render.driver_help import FIELDS

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from anabranch.sql.calls import aggregate_calls, chains, clock_calls, volatile_calls
 from anabranch.sql.durations import duration_text, parse_duration
-from anabranch.sql.lexer import Token, normal_form, string_value, tokenize
+from anabranch.sql.lexer import Token, string_value, tokenize
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.text import Span, quote_name, quote_string
 

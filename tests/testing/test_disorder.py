@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from operator import itemgetter
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import anabranch.testing
-from anabranch.testing import Arrival, band, block_sorted, disorder, late_source, lull, skewed
+from anabranch.testing import Arrival, band, block_sorted, late_source, lull, skewed
 
 TIMES = st.lists(st.integers(-50, 200), max_size=60)
 SEEDS = st.integers(0, 1000)
@@ -30,12 +29,6 @@ every_way = pytest.mark.parametrize("way", WAYS)
 
 def rows_of(arrivals: Iterator[Arrival]) -> list[Arrival]:
     return [each for each in arrivals if not each.punctuation]
-
-
-def test_examples_in_the_docstrings_run() -> None:
-    failed, tried = doctest.testmod(disorder)
-    assert tried > 5
-    assert failed == 0
 
 
 def test_the_harness_and_the_disorder_have_one_door() -> None:

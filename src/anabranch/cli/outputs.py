@@ -83,12 +83,14 @@ class Lines:
             self._console.line(text or "")
 
 
-class BatchCsv:
-    """A header and rows only, for programs."""
-
+class _Printed:
     def __init__(self, console: Console, order: Order = UNORDERED) -> None:
         self._console = console
         self._order = order
+
+
+class BatchCsv(_Printed):
+    """A header and rows only, for programs."""
 
     def show(self, result: Result) -> None:
         if result.kind == "changes":
@@ -102,12 +104,8 @@ class BatchCsv:
         _write_csv(self._console, rows)
 
 
-class BatchJson:
+class BatchJson(_Printed):
     """One JSON object a row, a line each, for programs."""
-
-    def __init__(self, console: Console, order: Order = UNORDERED) -> None:
-        self._console = console
-        self._order = order
 
     def show(self, result: Result) -> None:
         if result.kind != "changes":
@@ -120,12 +118,8 @@ class BatchJson:
                 self._console.line(line)
 
 
-class LiveCsv:
+class LiveCsv(_Printed):
     """A header, then changes as they arrive, with `_diff` as the last column."""
-
-    def __init__(self, console: Console, order: Order = UNORDERED) -> None:
-        self._console = console
-        self._order = order
 
     def show(self, result: Result) -> None:
         self._console.line(csv_line([*result.columns, DIFF]))
@@ -135,12 +129,8 @@ class LiveCsv:
             self._console.flush()
 
 
-class StreamJson:
+class StreamJson(_Printed):
     """One JSON object a change, a line each."""
-
-    def __init__(self, console: Console, order: Order = UNORDERED) -> None:
-        self._console = console
-        self._order = order
 
     def show(self, result: Result) -> None:
         for changes in _deltas(result, self._order):

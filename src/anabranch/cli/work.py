@@ -268,7 +268,6 @@ def run_line(run: RunReport) -> str:
 def check(console: Console, text: str) -> int:
     """Parse and bind a script without Spark; print all of its errors."""
     from anabranch.sql import problems
-    from anabranch.sql.lexer import split_statements, tokenize
 
     wrong, warnings = problems(text)
     for problem in wrong:
@@ -278,7 +277,7 @@ def check(console: Console, text: str) -> int:
     if wrong:
         console.message(f"{len(wrong)} errors" if len(wrong) > 1 else "1 error")
         return wrong[0].exit_code
-    count = len(split_statements(tokenize(text)))
+    count = len(parse_all(text))
     console.line("ok: 1 statement" if count == 1 else f"ok: {count} statements")
     return 0
 
@@ -291,7 +290,7 @@ def describe(console: Console, text: str, form: str, target: Target, settings: S
     """Print or write the plan of a query or a view. Runs the statements before it first."""
     from anabranch.sql.lexer import split_statements, tokenize
 
-    statements = split_statements(tokenize(text))
+    statements = split_statements(tokenize(text))  # the last one may be the name of a view
     if not statements:
         raise UsageError("there is nothing to describe", hint='give a query: anabranch describe "SELECT ..."')
     at = statements[-1][0].start

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import ProgressState
 from anabranch.engine import backfill, numbering, queries, read
 from anabranch.engine.core import Core, Stopwatch
-from anabranch.engine.define import Definer, all_begins, check_names, refuse_stars, same_text, stream_locks, unneeded
+from anabranch.engine.create_view import ViewMaker
+from anabranch.engine.drop import unneeded
+from anabranch.engine.names import Names, same_text
 from anabranch.engine.pending_table import pending_fields
+from anabranch.engine.planning import planning_context
 from anabranch.engine.progress_bounds import Outcome, bounds_after
 from anabranch.engine.run import Runner, emit_changes
 from anabranch.engine.tables import AT, DIFF, VERSION, change_fields
@@ -24,7 +27,7 @@ from anabranch.engine.writing import write_frame
 from anabranch.errors import NotSupported, SqlError
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
-from anabranch.plan.alter import Comparison, Lists, beginnings, compare, lists, missing
+from anabranch.plan.alter import Comparison, Lists, all_begins, beginnings, compare, lists, missing
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream
@@ -35,7 +38,7 @@ from anabranch.plan.planner import plan
 from anabranch.plan.states import Panes, Rows
 from anabranch.plan.stored import to_json
 from anabranch.plan.view import View
-from anabranch.plan.view_checks import emission_of
+from anabranch.plan.view_checks import check_names, emission_of, refuse_stars
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import AlterView, CreateView, SelectStatement
 from anabranch.sql.text import quote_name
@@ -52,9 +55,10 @@ _STAMPS = (DIFF, VERSION, AT)
 class Alterer:
     """Changes the queries of views."""
 
-    def __init__(self, core: Core, definer: Definer, runner: Runner) -> None:
-        self.core = core
-        self.definer = definer
+    def __init__(self, names: Names, views: ViewMaker, runner: Runner) -> None:
+        self.core = names.core
+        self.names = names
+        self.views = views
         self.runner = runner
 
     def alter(self, statement: AlterView) -> str:
@@ -63,14 +67,13 @@ class Alterer:
         A `notify` callback gets the lists before anything is done, and then the answer omits them.
         """
         core = self.core
-        view: View = self.definer.find(statement, statement.name, View)
+        view: View = self.names.find(statement, statement.name, View)
         if view.state.stopped or view.state.lacks:
             how = "is stopped" if view.state.stopped else "lacks rows"
             raise NotSupported(
                 f"view {view.name} {how}: what it has is not all there was",
                 text=statement.text,
-                start=statement.name.span.start,
-                end=statement.name.span.end,
+                at=statement.name.span,
                 hint="CREATE OR REPLACE VIEW makes it anew, from all rows there are",
             )
         sql = _with_query(view, statement)
@@ -86,9 +89,9 @@ class Alterer:
             core.notify("\n".join([f"view {view.name} is altered", *notice]))
         nodes = (*attempt.compared.kept, *attempt.compared.made, attempt.compared.view)
         if any(each.emission.mode != "read" for each in nodes):
-            self.definer.keep_below(statement.text, statement.query)
+            self.views.keep_below(statement.text, statement.query)
         streams = attempt.merged.sources_of(attempt.compared.view) | core.catalog().sources_of(view)
-        with stream_locks(core, streams), core.ledger.commit_lock:
+        with core.stream_locks(streams), core.ledger.commit_lock:
             # Again under the locks: there may be new runs, or new columns of a table that this view shares.
             snapshot = core.snapshot()
             attempt = self._attempt(statement, core.catalog(snapshot).view(view.id), sql, snapshot)
@@ -122,8 +125,7 @@ class Alterer:
                 raise SqlError(
                     f"view {view.name} would read itself",
                     text=statement.text,
-                    start=statement.query.span.start,
-                    end=statement.query.span.start + 6,
+                    at=statement.query.head,
                 )
         fields = tuple(queries.analyze(core, bound, catalog, statement.text))
         check_names(fields, statement.text, statement.query)
@@ -132,7 +134,7 @@ class Alterer:
             id=view.id, name=view.name, text=statement.text, sql=sql, query=statement.query, start=view.beginning.start,
             fields=fields, catalog=catalog,
             planning=replace(
-                self.definer.planning(snapshot, view.beginning.start, begins.begins),
+                planning_context(self.names, snapshot, view.beginning.start, begins.begins),
                 first_run=begins.first_run,
                 settles=True,
             ),
@@ -142,7 +144,7 @@ class Alterer:
         found = lists(catalog, compared, begins.lacks)
         readers = _refusals(catalog, compared)
         told = replace(found, refused=(*found.refused, *readers))
-        return _Attempt(catalog, compared, told, begins, self.definer.planning(snapshot, "beginning"))
+        return _Attempt(catalog, compared, told, begins, planning_context(self.names, snapshot, "beginning"))
 
 
 class _Begins:
@@ -231,8 +233,7 @@ class _Attempt:
             raise NotSupported(
                 f"view {self.compared.old.name} cannot be altered: {self.lists.refused[0]}",
                 text=statement.text,
-                start=statement.name.span.start,
-                end=statement.name.span.end,
+                at=statement.name.span,
                 hint="\n  ".join(self.lists.lines()),
             )
 

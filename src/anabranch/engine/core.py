@@ -11,7 +11,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -240,6 +240,13 @@ class Core(ABC):
     def stream_lock(self, stream_id: str) -> threading.RLock:  # type: ignore[valid-type,unused-ignore]
         """The lock that serialises the runs of one stream."""
         return self._stream_locks.setdefault(stream_id, threading.RLock())
+
+    def stream_locks(self, streams: set[str]) -> ExitStack:
+        """Block the runs of several streams, always in the same order."""
+        stack = ExitStack()
+        for id in sorted(streams):
+            stack.enter_context(self.stream_lock(id))
+        return stack
 
     def progress(self, snapshot: Snapshot, stream_id: str) -> ProgressState:
         state = snapshot.streams.get(stream_id)

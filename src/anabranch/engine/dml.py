@@ -72,8 +72,7 @@ class DmlExecutor:
             raise WrongType(
                 f"{len(columns)} columns are filled, but the query gives {len(frame.columns)}",
                 text=statement.text,
-                start=statement.query.span.start,
-                end=statement.query.span.end,
+                at=statement.query.span,
                 hint=f"the columns are {', '.join(field.name for field in columns)}",
             )
         fitted = self._fit(statement, frame, columns, target)
@@ -140,15 +139,13 @@ class DmlExecutor:
             raise
         except AnabranchError as error:
             span = statement.path_span
-            raise SqlError(
-                error.message, text=statement.text, start=span.start, end=span.end, hint=error.hint
-            ) from error
+            raise error.placed(statement.text, span) from error
         with self.core.ledger.intent(statement.sql):
             if isinstance(target, Stream):
                 whole = [part for each in taken for part in each]
                 size = sum(Part.of(part).size for part in whole)
                 incoming = self._incoming(target, source.read(taken), size, source.files_of(whole))
-                unclosed = [row for part in whole for row in source.unclosed(Part.of(part))]
+                unclosed = [row for part in whole for row in source.reader.unclosed(Part.of(part))]
                 incoming = replace(
                     incoming,
                     bad=tuple(unclosed),
@@ -241,8 +238,7 @@ class DmlExecutor:
             raise WrongType(
                 message,
                 text=statement.text,
-                start=statement.query.span.start,
-                end=statement.query.span.end,
+                at=statement.query.span,
                 hint=f"the columns are {', '.join(f'{f.name} {f.type}' for f in columns)}",
             ) from error
 
@@ -334,11 +330,7 @@ class DmlExecutor:
         found = self.core.frames.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP)) AS p", {}).collect()[0]["p"]
         if found is None:
             raise WrongType(
-                "this is not a time",
-                text=statement.text,
-                start=given.span.start,
-                end=given.span.end,
-                hint="as in TIMESTAMP '2026-01-01 00:00:00'",
+                "this is not a time", text=statement.text, at=given.span, hint="as in TIMESTAMP '2026-01-01 00:00:00'"
             )
         return int(found)
 
@@ -375,8 +367,7 @@ class DmlExecutor:
             raise NotSupported(
                 f"{found.name} is a stream: what has happened cannot be changed",
                 text=statement.text,
-                start=name.span.start,
-                end=name.span.end,
+                at=name.span,
                 hint="tables can be updated; a stream takes more rows",
             )
         return found

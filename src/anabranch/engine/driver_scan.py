@@ -30,7 +30,7 @@ from anabranch.plan.types import duckdb_type
 from anabranch.plan.windows import micros_sql
 from anabranch.render.duckdb import driver_sql
 from anabranch.sources.base import PARTITION
-from anabranch.sources.files import InFiles
+from anabranch.sources.parquet_rows import InFiles
 from anabranch.sources.row_groups import InGroups
 from anabranch.sources.row_lines import InLines
 from anabranch.sql.text import quote_name

@@ -24,7 +24,7 @@ from anabranch.plan.definitions import Function
 from anabranch.plan.stored import to_json
 from anabranch.plan.view import View
 from anabranch.sql.functions import builtin, called
-from anabranch.sql.lexer import normal_form, tokenize
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import CreateFunction, Drop
 
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
@@ -48,7 +48,7 @@ class Functions:
         catalog = self.core.catalog()
         found = catalog.function(name)
         if found is not None:
-            same = normal_form(tokenize(found.sql)) == statement.normal
+            same = normal_form(found.sql) == statement.normal
             if statement.if_not_exists or (again_is_fine and same):
                 return f"function {name} is there already"
             if not statement.or_replace:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from anabranch.engine import queries, read
 from anabranch.engine.capture import Capture
 from anabranch.engine.core import PAUSE, Core
-from anabranch.engine.define import Definer, stream_locks
+from anabranch.engine.create_view import ViewMaker
+from anabranch.engine.drop import drop_draft
 from anabranch.engine.feed import Batch, Feed
 from anabranch.engine.frames import arrow_schema, hashable, translate
 from anabranch.engine.tables import VERSION
@@ -173,7 +174,7 @@ class Live(Following):
     def __init__(
         self,
         core: Core,
-        definer: Definer,
+        views: ViewMaker,
         capture: Capture,
         statement: SelectStatement,
         streams: set[str],
@@ -181,7 +182,6 @@ class Live(Following):
         end: bool,
     ) -> None:
         super().__init__(core, capture, streams, end=end)
-        self.definer = definer
         self.statement = statement
         catalog = core.catalog()
         bound = Binder(statement.text, catalog, statement.query).bind()
@@ -192,7 +192,7 @@ class Live(Following):
         if not logs and all(reference.plain for reference in bound.references.values()):
             name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
             position = core.snapshot().version
-            self.view = definer.make_view(name, statement.text, statement.sql, statement.query, "beginning", feed=True)
+            self.view = views.make(name, statement, feed=True)
             self.fields = self.view.shown_fields
             self.times = self.view.progress.times
             if not self.view.emission.as_changes:
@@ -204,11 +204,11 @@ class Live(Following):
         self._since = 0
 
     @staticmethod
-    def clean_up(core: Core, definer: Definer) -> None:
+    def clean_up(core: Core) -> None:
         """Drop the views of queries whose follower died."""
         for view in list(core.catalog().of(View)):
             if view.name.startswith(PREFIX) and view.owner is None:
-                core.ledger.commit(definer.drop_draft(core.catalog(), view))
+                core.ledger.commit(drop_draft(core, core.catalog(), view))
 
     def __iter__(self) -> Generator[Batch, None, None]:
         try:
@@ -256,8 +256,8 @@ class Live(Following):
     def _drop(self) -> None:
         if self.view is None:
             return
-        with stream_locks(self.core, self.streams), self.core.ledger.commit_lock:
+        with self.core.stream_locks(self.streams), self.core.ledger.commit_lock:
             catalog = self.core.catalog()
             if self.view.id in catalog.objects:
-                self.core.ledger.commit(self.definer.drop_draft(catalog, catalog.view(self.view.id)))
+                self.core.ledger.commit(drop_draft(self.core, catalog, catalog.view(self.view.id)))
         self.view = None

@@ -28,7 +28,7 @@ from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Table
 from anabranch.plan.view import View
 from anabranch.render import duckdb_plan
-from anabranch.render.duckdb import MARK, Declined, decline
+from anabranch.render.duckdb_scope import MARK, Declined, decline
 from anabranch.sources import files_duckdb
 from anabranch.sources.csv_grammar import Uncertain
 from anabranch.sources.listing import File

@@ -29,7 +29,7 @@ from anabranch.plan.strategy import by_difference
 from anabranch.plan.view import View
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, ORIGIN, BadRow, Source
-from anabranch.sources.files import FilesSource, reader
+from anabranch.sources.files import FilesSource
 from anabranch.sources.listing import File
 from anabranch.sources.parts import Part, file_and_start
 from anabranch.sources.paths import CALLED, check_path, format_of, is_pipe, nothing_at
@@ -110,7 +110,7 @@ def file_frame(core: Core, reference: Reference) -> DataFrame:
     """A file, folder or glob named in a query; types are inferred."""
     files, options, found = named_files(core, reference)
     if files.typed and files.format != "avro":
-        return reader(core.spark, files.format, files.options, infer=True).load([name for name, _, _ in found])
+        return files.reader.spark_reader(infer=True).load([name for name, _, _ in found])
     key = (str(sorted(options.items())), tuple(found))
     taken = [Part(name, size, time, 0, files.mark(name, size)) for name, size, time in found]
     if key not in core.inferred:
@@ -131,7 +131,7 @@ def good_rows_of_files(core: Core, files: FilesSource, taken: list[Any], key: An
     if files.typed:
         return files.read(taken).select(*columns)
     if key not in core.looked_through:
-        bad = [row for stretch in taken for part in stretch for row in files.unclosed(Part.of(part))]
+        bad = [row for stretch in taken for part in stretch for row in files.reader.unclosed(Part.of(part))]
         corrupt = files.read(taken).where(f"{CORRUPT} IS NOT NULL").select(ORIGIN, CORRUPT)
         count = len(bad) + (corrupt.count() if files.skips else 0)
         if not bad and (count or not files.skips):

@@ -35,8 +35,7 @@ def refuse(core: Core, text: str, query: Query, what: str) -> None:
         raise NotSupported(
             f"{name} is a temporary view of the Spark session and ends with it: {what} cannot read it",
             text=text,
-            start=name.span.start,
-            end=name.span.end,
+            at=name.span,
             hint=f"INSERT INTO a stream or table SELECT ... FROM {name}, and read that",
         )
 

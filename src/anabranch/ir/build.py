@@ -296,7 +296,7 @@ class Builder:
         return Project(rel, tuple((column, of_column(column)) for column in kept))
 
     def _scan(self, found: Found, relation: Relation) -> Scan:
-        numbered = relation.window is not None and _needs_numbers(relation.window)
+        numbered = relation.window is not None and relation.window.needs_numbers
         numbered = numbered or any(name in self.text for name in NUMBERS)
         fields = found.numbered if numbered and found.numbered else found.fields
         return Scan(found.source, tuple(self.new(field.name, field.type) for field in fields), found.times)
@@ -320,7 +320,7 @@ class Builder:
 
     def windowed(self, rel: Rel, window: WindowSpec, along: Column | None, apart: Sequence[Column]) -> Windowed:
         names = [*BOUNDS, *(["window_id"] if self._with_id else []), *([NEWEST] if window.pairs != "none" else [])]
-        hidden = {*names, *(NUMBERS if _needs_numbers(window) else ())}
+        hidden = {*names, *(NUMBERS if window.needs_numbers else ())}
         kept = tuple(column for column in rel.columns if column.name.lower() not in hidden)
         types = {NEWEST: "boolean", "window_id": "bigint"}
         bounds = tuple(self.new(name, types.get(name, "bigint" if window.rows else "timestamp")) for name in names)
@@ -486,10 +486,10 @@ class Builder:
         return self.context.analyze(writer.written, writer.schemas)
 
     def _error(self, span: Span, message: str, hint: str | None = None) -> SqlError:
-        return SqlError(message, text=self.text, start=span.start, end=span.end, hint=hint)
+        return SqlError(message, text=self.text, at=span, hint=hint)
 
     def _not_yet(self, span: Span, what: str) -> NotSupported:
-        return NotSupported(f"{what} has no typed plan yet", text=self.text, start=span.start, end=span.end)
+        return NotSupported(f"{what} has no typed plan yet", text=self.text, at=span)
 
 
 def event_times(rel: Rel) -> tuple[Column, ...]:
@@ -515,10 +515,6 @@ def _using(relation: Relation) -> Iterator[tuple[str, Span]]:
     word, *tokens = relation.condition_tokens or (None,)
     if word is not None and word.upper == "USING":
         yield from ((token.name, token.span) for token in tokens if token.is_name)
-
-
-def _needs_numbers(window: WindowSpec) -> bool:
-    return window.attribute != "column" or window.type.needs_numbers
 
 
 def _join_kind(words: str) -> JoinKind:

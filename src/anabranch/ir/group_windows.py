@@ -25,7 +25,7 @@ from anabranch.ir.rel import Filter, Project, Windowed, Written
 from anabranch.ir.rewrite import Rewrite
 from anabranch.sql.columns import check_window
 from anabranch.sql.durations import duration_text
-from anabranch.sql.lexer import normal_form
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import GroupWindow, Select
 from anabranch.sql.text import quote_name, quote_string
 

@@ -16,9 +16,10 @@ from anabranch.ir.scope import Aliases, Exposed, Scope
 from anabranch.sql.calls import AGGREGATES, Chain, closing, split_commas
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.durations import is_unit
-from anabranch.sql.lexer import NUMBER, STRING, WORD, Token, normal_form, tokenize
+from anabranch.sql.lexer import NUMBER, STRING, WORD, Token, tokenize
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
 from anabranch.sql.own_calls import is_own_call, own_arguments, own_calls
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import Query
 from anabranch.sql.terms import ends_value
 from anabranch.sql.text import Span, quote_name, words
@@ -137,7 +138,7 @@ class Reader:
         found = self.queries.get(tokens[index + 1].start)
         if found is None:
             span = Span(tokens[index].start, tokens[closing(tokens, index)].end)
-            raise NotSupported("a query cannot stand here", text=self.text, start=span.start, end=span.end)
+            raise NotSupported("a query cannot stand here", text=self.text, at=span)
         return found
 
     def _name(self, chain: Chain, token: Token, alone: bool) -> list[_Piece]:
@@ -153,7 +154,7 @@ class Reader:
             if len(chain.parts) == 1 and not alone and token.kind == WORD and token.text.lower() in _IN_EXPRESSIONS:
                 what = f"{token.text} can be a column or a word of the language"
                 hint = f"if it is the column, quote it: `{token.text}`"
-                raise NotSupported(what, text=self.text, start=token.start, end=token.end, hint=hint)
+                raise NotSupported(what, text=self.text, at=token, hint=hint)
             column, taken = found
             return [(column, chain.span), *_fields(chain.parts[taken:], chain.span)]
         if alias is not None:
@@ -241,7 +242,7 @@ class Reader:
     def _named_window(self, token: Token) -> tuple[Token, ...]:
         found = self.windows.get(token.name.lower())
         if found is None:
-            raise SqlError(f"there is no window {token.name}", text=self.text, start=token.start, end=token.end)
+            raise SqlError(f"there is no window {token.name}", text=self.text, at=token)
         return found
 
 

@@ -38,11 +38,7 @@ class Scope:
         if found is not None and len(found[0]) > 1:
             owners = ", ".join(f"{each.qualifier or '?'}.{parts[0]}" for each in self.relations if each.named(parts[0]))
             raise SqlError(
-                f"{'.'.join(parts)} can be more than one column",
-                text=text,
-                start=span.start,
-                end=span.end,
-                hint=f"say which: {owners}",
+                f"{'.'.join(parts)} can be more than one column", text=text, at=span, hint=f"say which: {owners}"
             )
         if found is not None:
             return found[0][0], found[1]
@@ -91,9 +87,9 @@ class Scope:
         elif len(parts) > 1:
             message = f"there is no column or relation {parts[0]} here"
             hint = did_you_mean(parts[0], [*known, *(each.qualifier or "" for each in self.relations)])
-            return UnknownName(message, text=text, start=span.start, end=span.end, hint=hint)
+            return UnknownName(message, text=text, at=span, hint=hint)
         hint = did_you_mean(name, known)
-        return UnknownName(f"there is no column {name}", text=text, start=span.start, end=span.end, hint=hint)
+        return UnknownName(f"there is no column {name}", text=text, at=span, hint=hint)
 
 
 #: Aliases of a SELECT list, with their expressions.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from anabranch.ir.expr import Call, Column, Expr, Part, SortKey, Subquery
 from anabranch.sql.own_aggregates import OWN_AGGREGATES, OwnAggregate
@@ -148,3 +149,10 @@ class Shown(Writer):
     def subquery(self, subquery: Subquery) -> None:
         self.subqueries.append(subquery)
         self.put(f"{subquery.kind} {len(self.subqueries)}")
+
+
+def shown_call(call: Call, column: Names = attrgetter("name")) -> str:
+    """A call for users, with columns by their names alone."""
+    writer = Shown(column)
+    writer.call(call)
+    return writer.written.text

@@ -27,7 +27,7 @@ from anabranch.ir.expr import Call, Column, Expr, Over, SortKey, of_column
 from anabranch.ir.logic import conjunction
 from anabranch.ir.read import Reader, composed
 from anabranch.ir.rel import Join, OverRows, Project, Rel
-from anabranch.sql.lexer import normal_form
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import Versions
 
 #: The prefix of the column with the start of the next version.
@@ -71,8 +71,8 @@ class VersionsJoin:
         """The latest time at which a version can be in force; a later start of the next one does not matter."""
         if self.versions.tolerance is not None:
             return self._far("-" if self._backwards else "+")
-        left = normal_form(list(self.versions.time.left))
-        same = [each for each in self.versions.bounds if normal_form(list(each.left)) == left]
+        left = normal_form(self.versions.time.left)
+        same = [each for each in self.versions.bounds if normal_form(each.left) == left]
         return self.own.expr(same[0].right) if same else None
 
     def _far(self, sign: str) -> Expr:

@@ -111,13 +111,10 @@ class StreamRun:
     bound: int | None = None
 
 
-@dataclass(frozen=True)
-class Record:
-    """One version of a home."""
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a version changes, and what is noted of it."""
 
-    version: int
-    kind: str
-    at: str
     streams: Mapping[str, StreamRun] = field(default_factory=dict)
     tables: Mapping[str, TableChange] = field(default_factory=dict)
     catalog: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
@@ -132,7 +129,16 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Draft:
+class Record(Contents):
+    """One version of a home."""
+
+    version: int
+    kind: str
+    at: str
+
+
+@dataclass(frozen=True)
+class Draft(Contents):
     """The contents of the next version.
 
     `schemas` has a schema for each table to create or that may need more columns. `staged` are folders of
@@ -141,19 +147,8 @@ class Draft:
     """
 
     kind: str
-    streams: Mapping[str, StreamRun] = field(default_factory=dict)
-    tables: Mapping[str, TableChange] = field(default_factory=dict)
-    catalog: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
-    applied: tuple[str, ...] = ()
-    milliseconds: Mapping[str, float] = field(default_factory=dict)
-    note: str | None = None
-    intent: str | None = None
     schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
     staged: tuple[Path, ...] = ()
-    bounds: Mapping[str, int] = field(default_factory=dict)
-    ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    passed: Mapping[str, int | None] = field(default_factory=dict)
-    places: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_table_id(name: str) -> str:

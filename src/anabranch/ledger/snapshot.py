@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from anabranch.ledger.records import (
     Malformed,
     Record,
     StreamRun,
+    TableChange,
     check_file_name,
     check_table_id,
     dump,
@@ -101,34 +102,16 @@ class Snapshot:
             for table, gone in self.removed.items()
             if (left := {name: version for name, version in gone.items() if version > oldest})
         }
-        return Snapshot(
-            self.version,
-            self.catalog,
-            self.files,
-            self.streams,
-            self.applied,
-            self.schemas,
-            self.delta_versions,
-            kept,
-            self.bounds,
-            self.ready,
-            self.passed,
-        )
+        return replace(self, removed=kept)
 
     def restricted_to(self, tables: set[str]) -> Snapshot:
         """The same with only the files of these tables."""
-        return Snapshot(
-            self.version,
-            self.catalog,
-            {table: files for table, files in self.files.items() if table in tables},
-            self.streams,
-            self.applied,
-            {table: schema for table, schema in self.schemas.items() if table in tables},
-            {table: version for table, version in self.delta_versions.items() if table in tables},
-            {},
-            self.bounds,
-            self.ready,
-            self.passed,
+        return replace(
+            self,
+            files={table: files for table, files in self.files.items() if table in tables},
+            schemas={table: schema for table, schema in self.schemas.items() if table in tables},
+            delta_versions={table: version for table, version in self.delta_versions.items() if table in tables},
+            removed={},
         )
 
 
@@ -138,16 +121,18 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
     Dictionaries are copied on first write, so one record on a large home is as cheap as many on a small one.
     Unchanged definitions remain the same dictionary object: caches of decoded definitions rely on that.
     """
-    version = base.version
-    catalog = base.catalog
-    files = dict(base.files)
-    streams = dict(base.streams)
-    schemas = dict(base.schemas)
-    delta_versions = dict(base.delta_versions)
-    removed = dict(base.removed)
-    bounds = dict(base.bounds)
-    ready = dict(base.ready)
-    passed = dict(base.passed)
+    version, catalog = base.version, base.catalog
+    made = replace(
+        base,
+        files=dict(base.files),
+        streams=dict(base.streams),
+        schemas=dict(base.schemas),
+        delta_versions=dict(base.delta_versions),
+        removed=dict(base.removed),
+        bounds=dict(base.bounds),
+        ready=dict(base.ready),
+        passed=dict(base.passed),
+    )
     applied: set[str] = set()
     own: set[str] = set()
     for record in records:
@@ -157,67 +142,60 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
         if record.catalog and catalog is base.catalog:
             catalog = dict(catalog)
         for name, definition in record.catalog.items():
-            if definition is None:
-                catalog.pop(name, None)
-                # A stream that is created again under the same id starts at run 0.
-                streams.pop(name, None)
-                bounds.pop(name, None)
-                ready.pop(name, None)
-                passed.pop(name, None)
-            else:
+            if definition is not None:
                 catalog[name] = definition
+                continue
+            # A stream that is created again under the same id starts at run 0.
+            for values in (catalog, made.streams, made.bounds, made.ready, made.passed):
+                values.pop(name, None)
         for name, run in record.streams.items():
-            streams[name] = streams.get(name, StreamState()).after(run)
-        bounds.update(record.bounds)
-        for name, reached in record.ready.items():
-            ready[name] = reached
-            if not reached:
-                del ready[name]
+            made.streams[name] = made.streams.get(name, StreamState()).after(run)
+        made.bounds.update(record.bounds)
+        made.ready.update(record.ready)
         for name, bound in record.passed.items():
             if bound is None:
-                passed.pop(name, None)
+                made.passed.pop(name, None)
             else:
-                passed[name] = bound
+                made.passed[name] = bound
         for table, change in record.tables.items():
             if table not in own:
                 own.add(table)
-                files[table] = dict(files.get(table, {}))
-                removed[table] = dict(removed.get(table, {}))
-            live = files.setdefault(table, {})
-            for path in live if change.drop else change.remove:
-                if path not in live:
-                    raise Malformed(f"it removes {path} from table {table}, which does not hold that file")
-                removed[table][path] = version
-            if change.drop:
-                del files[table]
-                schemas.pop(table, None)
-                delta_versions.pop(table, None)
-                continue
-            for path in change.remove:
-                del live[path]
-            for file in change.add:
-                if file.path in live:
-                    raise Malformed(f"it adds {file.path} to table {table}, which holds that file already")
-                live[file.path] = file
-                removed[table].pop(file.path, None)
-            if change.schema is not None:
-                schemas[table] = change.schema
-            if change.delta_version is not None:
-                delta_versions[table] = change.delta_version
+                made.files[table] = dict(made.files.get(table, {}))
+                made.removed[table] = dict(made.removed.get(table, {}))
+            _change_table(made, version, table, change)
         applied.update(record.applied)
-    return Snapshot(
+    return replace(
+        made,
         version=version,
         catalog=catalog,
-        files=files,
-        streams=streams,
         applied=base.applied | applied if applied else base.applied,
-        schemas=schemas,
-        delta_versions=delta_versions,
-        removed={table: gone for table, gone in removed.items() if gone},
-        bounds=bounds,
-        ready=ready,
-        passed=passed,
+        removed={table: gone for table, gone in made.removed.items() if gone},
+        ready={name: reached for name, reached in made.ready.items() if reached},
     )
+
+
+def _change_table(made: Snapshot, version: int, table: str, change: TableChange) -> None:
+    live, gone = made.files.setdefault(table, {}), made.removed[table]
+    for path in live if change.drop else change.remove:
+        if path not in live:
+            raise Malformed(f"it removes {path} from table {table}, which does not hold that file")
+        gone[path] = version
+    if change.drop:
+        del made.files[table]
+        made.schemas.pop(table, None)
+        made.delta_versions.pop(table, None)
+        return
+    for path in change.remove:
+        del live[path]
+    for file in change.add:
+        if file.path in live:
+            raise Malformed(f"it adds {file.path} to table {table}, which holds that file already")
+        live[file.path] = file
+        gone.pop(file.path, None)
+    if change.schema is not None:
+        made.schemas[table] = change.schema
+    if change.delta_version is not None:
+        made.delta_versions[table] = change.delta_version
 
 
 # ---- as a file: a header line with a checksum, then the state

@@ -22,9 +22,7 @@ from anabranch.plan.placer import Planned
 from anabranch.plan.states import Panes, Rows
 from anabranch.plan.stored import Object
 from anabranch.plan.view import Narrow, Touch, View
-from anabranch.sql.lexer import QUOTED, normal_form, tokenize
-from anabranch.sql.splice import Edit, splice
-from anabranch.sql.text import Span, quote_name
+from anabranch.sql.spelling import normal_form, renamed
 
 MOST_LETTERS = 60
 
@@ -93,14 +91,7 @@ def _hash(parts: Any) -> str:
 
 
 def _normal(text: str, names: Mapping[str, str]) -> str:
-    return normal_form(tokenize(_swapped(text, names)))
-
-
-def _swapped(text: str, names: Mapping[str, str]) -> str:
-    """A text with its placeholders renamed; strings and comments that look like placeholders are unchanged."""
-    tokens = tokenize(text)
-    edits = [Edit(t.span, quote_name(names[t.name])) for t in tokens if t.kind == QUOTED and t.name in names]
-    return splice(text, Span(0, len(text)), edits).text if edits else text
+    return normal_form(renamed(text, names))
 
 
 # ------------------------------------------------------------------------------------------------ two plans
@@ -198,8 +189,8 @@ def _renamed(view: View, ids: Mapping[str, str]) -> View:
         view,
         query=replace(
             view.query,
-            text=_swapped(view.query.text, names),
-            spark_text=_swapped(view.query.spark_text, names),
+            text=renamed(view.query.text, names),
+            spark_text=renamed(view.query.spark_text, names),
             views={
                 names.get(placeholder, placeholder): ids.get(id, id) for placeholder, id in view.query.views.items()
             },
@@ -207,7 +198,7 @@ def _renamed(view: View, ids: Mapping[str, str]) -> View:
         ),
         progress=replace(
             view.progress,
-            final=_swapped(view.progress.final, names),
+            final=renamed(view.progress.final, names),
             joint=replace(joint, inputs=tuple(map(named, joint.inputs))) if joint is not None else None,
             ends=replace(ends, input=named(ends.input)) if ends is not None else None,
         ),
@@ -221,7 +212,7 @@ def _renamed(view: View, ids: Mapping[str, str]) -> View:
         emission=replace(view.emission, counted=names.get(view.emission.counted or "", view.emission.counted)),
         keying=replace(
             view.keying,
-            touches=tuple(Touch(names.get(t.input, t.input), _swapped(t.text, names)) for t in view.keying.touches),
+            touches=tuple(Touch(names.get(t.input, t.input), renamed(t.text, names)) for t in view.keying.touches),
             narrows=tuple(Narrow(names.get(n.input, n.input), n.columns, n.times) for n in view.keying.narrows),
         ),
     )
@@ -279,6 +270,11 @@ def beginnings(catalog: Catalog, view: View) -> dict[str, int]:
             if not stream.rereadable and stream.kept_since is not None:
                 note(id, stream.kept_since)
     return found
+
+
+def all_begins(catalog: Catalog, view: View) -> dict[str, tuple[int, int]]:
+    """The first run and row of each stream for a view and its nodes."""
+    return {id: begin for each in (*catalog.nodes_of(view), view) for id, begin in each.beginning.rows.items()}
 
 
 def missing(stream: Stream, runs: int, since: int) -> str | None:

@@ -8,8 +8,9 @@ from typing import Any
 from anabranch.plan.definitions import Sink, Stream, Table
 from anabranch.plan.view import View
 from anabranch.sources.secrets import is_reference, text_of
-from anabranch.sql.lexer import as_written, tokenize
+from anabranch.sql.lexer import tokenize
 from anabranch.sql.parser import parse
+from anabranch.sql.spelling import as_written
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import CreateSink, CreateStream, CreateView
 from anabranch.sql.text import Span, quote_string

@@ -15,12 +15,10 @@ from anabranch.errors import NotSupported, SqlError, UnknownFunction, UnknownNam
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import NUMBERED, ROW_NUM, Stream, Table
 from anabranch.plan.view import View
-from anabranch.plan.windows import needs_numbers
 from anabranch.sources import registry, secrets
-from anabranch.sql.calls import Chain, chains
+from anabranch.sql.calls import Chain, chains, only_name
 from anabranch.sql.columns import check_window
 from anabranch.sql.functions import builtin
-from anabranch.sql.lexer import FILE_NAME
 from anabranch.sql.own_calls import own_calls
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import (
@@ -33,7 +31,7 @@ from anabranch.sql.syntax import (
     respelt,
 )
 from anabranch.sql.terms import option_value
-from anabranch.sql.text import Span, quote_name
+from anabranch.sql.text import FILE_NAME, Span, quote_name
 from anabranch.sql.watermarks import watermark_text
 from anabranch.types import Field
 
@@ -225,7 +223,7 @@ class Binder:
             place = Span(relation.span.start, relation.span.start + len(name))
             message = f"there is no function {place.of(self.text)} in FROM"
             hint = "if it is one of windows, install or import what brings its window type"
-            raise UnknownFunction(message, text=self.text, start=place.start, end=place.end, hint=hint)
+            raise UnknownFunction(message, text=self.text, at=place, hint=hint)
         if kind is not None:
             what = f"{name} is a source of streams"
             raise self._error(relation, what, f"CREATE STREAM s FROM {name}(...), and read s")
@@ -234,7 +232,7 @@ class Binder:
 
     def _numbered(self, relation: Relation) -> bool:
         """Whether the query needs the row numbers of a stream: for its windows, or in its SELECT."""
-        if relation.window is not None and needs_numbers(relation.window):
+        if relation.window is not None and relation.window.needs_numbers:
             return True
         return self._selects(relation, ROW_NUM)
 
@@ -307,7 +305,7 @@ class Binder:
             time = Binder(view.sql, self.catalog, query)._event_time(relation, query.span, "").lower()
         except NotSupported:
             return []
-        shown = [item.alias or named[-1].parts[-1] for item in select.items if (named := _column(item, time))]
+        shown = [item.alias or named.parts[-1] for item in select.items if (named := _column(item, time))]
         stars = [field.name for field in view.fields if field.name.lower() == time]
         return stars if any(item.star for item in select.items) else shown
 
@@ -317,7 +315,7 @@ class Binder:
         target = self.catalog.objects.get(reference.target) if reference is not None else None
         if isinstance(target, Stream | Table | View) and target.fields:
             self.check_window(window, target.fields)
-        if needs_numbers(window) and (reference is None or reference.kind != "stream"):
+        if window.needs_numbers and (reference is None or reference.kind != "stream"):
             what = "the time of arrival is" if window.attribute == "arrival_ts" else "the order of arrival is"
             message = f"{what} known of the rows of a stream only"
             raise refuse(self.text, window.time_span, message, "read a stream here, without a query around it")
@@ -404,16 +402,10 @@ class Binder:
             hint = f"a file is named in quotes: '{name}'"
         elif name.lower() == "stdin":
             hint = "what is piped in is read with its format: stdin.csv, stdin.tsv, stdin.json or stdin.parquet"
-        return UnknownName(
-            f"there is no stream, view or table {name}",
-            text=self.text,
-            start=span.start,
-            end=span.end,
-            hint=hint,
-        )
+        return UnknownName(f"there is no stream, view or table {name}", text=self.text, at=span, hint=hint)
 
     def _error(self, relation: Relation, message: str, hint: str) -> SqlError:
-        return SqlError(message, text=self.text, start=relation.span.start, end=relation.span.end, hint=hint)
+        return SqlError(message, text=self.text, at=relation.span, hint=hint)
 
 
 def _own_alias(relation: Relation) -> str:
@@ -430,12 +422,11 @@ def _unwritten(select: Select) -> Iterator[Edit]:
         yield Edit(Span(select.span.end, select.span.end), behind, select.items[-1].span)
 
 
-def _column(item: Item, name: str) -> list[Chain]:
+def _column(item: Item, name: str) -> Chain | None:
     """The chain of an item that is a plain column of this name."""
-    named = list(chains(item.tokens))
-    whole = len(named) == 1 and named[0].span == item.expression and named[0].parts[-1].lower() == name
-    return named if whole else []
+    named = only_name(item.tokens)
+    return named if named is not None and named.parts[-1].lower() == name else None
 
 
 def refuse(text: str, span: Span, message: str, hint: str | None = None) -> NotSupported:
-    return NotSupported(message, text=text, start=span.start, end=span.end, hint=hint)
+    return NotSupported(message, text=text, at=span, hint=hint)

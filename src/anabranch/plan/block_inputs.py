@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import FOREVER
 from anabranch.algebra.windows import MILLISECOND, Sessions
 from anabranch.ir.expr import Column, Expr
-from anabranch.ir.rel import Project, Scan
+from anabranch.ir.rel import Project
 from anabranch.ir.select import FromItem, SelectBlock
 from anabranch.plan.definitions import Stream
 from anabranch.plan.facts.keys import Keying
@@ -21,18 +21,8 @@ from anabranch.render.placeholders import window_of
 from anabranch.sql.syntax import WindowSpec
 from anabranch.types import Field
 
-
-class Nodes(Protocol):
-    """The nodes planned so far, and the catalog."""
-
-    def object(self, id: str) -> object:
-        """A planned node, or the object with this id in the catalog."""
-
-    def numbered(self, scan: Scan) -> bool:
-        """Whether the query needs the row numbers of a stream."""
-
-    def reads_no_stream(self, view: View) -> bool:
-        """Whether only static tables and values are below a node or a view."""
+if TYPE_CHECKING:
+    from anabranch.plan.planner import Planner
 
 
 @dataclass(frozen=True)
@@ -40,7 +30,7 @@ class BlockInputs:
     """The relations of a SELECT, whose subqueries are already nodes."""
 
     block: SelectBlock
-    nodes: Nodes
+    nodes: Planner
 
     def known(self, item: FromItem) -> object:
         """The stream, view or table that a relation reads."""
@@ -273,3 +263,9 @@ def closing_column(view: View) -> str | None:
 def leading_column(view: View) -> str | None:
     names = [field.name for field in view.fields if field.name in view.progress.times]
     return min(names, key=lambda name: name.lower() != "window_end", default=None)
+
+
+def waiting(view: View, ahead: int) -> View:
+    """A view whose rows can change until so long after their times: these pass that much later."""
+    times = {name: min(shift + ahead, FOREVER) for name, shift in view.progress.times.items()}
+    return replace(view, progress=replace(view.progress, ahead=ahead, times=times))

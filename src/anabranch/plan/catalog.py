@@ -107,6 +107,23 @@ class Catalog:
             found |= self.sources_of(self.view(id))
         return found
 
+    def event_times(self, ids: Iterable[str]) -> frozenset[str]:
+        """The names of event times in streams and views, and in what those read."""
+        found: set[str] = set()
+        for id in ids:
+            known = self.objects.get(id)
+            if isinstance(known, Stream):
+                found |= {known.time.lower()} if known.time is not None else set()
+            elif isinstance(known, Panes | Rows):
+                found |= self.event_times([known.stream])
+            elif isinstance(known, View):
+                query = known.query
+                panes = (use.panes for use in query.blocks)
+                rows = filter(None, [query.rows])
+                found |= {name.lower() for name in known.progress.times}
+                found |= self.event_times([*query.streams.values(), *query.views.values(), *panes, *rows])
+        return frozenset(found)
+
     def below(self, view: View) -> set[str]:
         """The ids of all views that a view reads, directly or through views."""
         found = set(view.query.views.values())

@@ -31,9 +31,7 @@ from anabranch.plan.bind import refuse
 from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.panes import PaneBlock, PaneCall, PaneContext, find_panes, stream_and_tables, text_over_rows
 from anabranch.plan.states import Above
-from anabranch.plan.windows import needs_numbers
-from anabranch.sql.lexer import HINTS
-from anabranch.sql.text import Span, quote_name
+from anabranch.sql.text import HINTS, Span, quote_name
 
 _HINT = re.compile(r"\bJOIN_(ABOVE|BELOW)\s*\(([^()]*)\)", re.IGNORECASE)
 #: Types whose equal values can differ.
@@ -155,7 +153,7 @@ class _Raising:
             if any(field.name.startswith("__") for field in table.fields):
                 raise NotApplicable(f"{table.name} has columns whose names start with __")
         windowed, panes = self.item.windowed, self.panes
-        kept = panes.windows is not None and panes.spec is not None and not needs_numbers(panes.spec)
+        kept = panes.windows is not None and panes.spec is not None and not panes.spec.needs_numbers
         if windowed is not None and (not kept or panes.spans or panes.bins):
             raise NotApplicable("its windows are not kept as panes")
         for each in panes.calls:

@@ -15,9 +15,8 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Table
 from anabranch.sources import registry
-from anabranch.sql.lexer import HINTS
 from anabranch.sql.syntax import Query, Relation
-from anabranch.sql.text import Span
+from anabranch.sql.text import HINTS, Span
 
 #: The reason for looking up a table that a hint names.
 HINT = "the query says LOOKUP"

@@ -16,15 +16,16 @@ from anabranch.ir.rel import Rel, Scan, is_live
 from anabranch.ir.select import Derived, FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan.band_join import SAME, join_by_time_buckets
 from anabranch.plan.bind import refuse
-from anabranch.plan.block_inputs import BlockInputs, closing_column, leading_column, name_in, row_name
+from anabranch.plan.block_inputs import BlockInputs, name_in, row_name, waiting
 from anabranch.plan.block_joins import BlockJoins
 from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.eager_aggregation import choose
-from anabranch.plan.facts.append_only import ROW, first_of, first_ranked, is_distinct
+from anabranch.plan.facts.append_only import ROW, first_ranked
 from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals, keeps_table_rows
 from anabranch.plan.facts.lookahead import FINAL, NextRow, looks_ahead
-from anabranch.plan.facts.progress import of_union, through, union_times
+from anabranch.plan.facts.progress import of_union, union_times
 from anabranch.plan.filled import filled
+from anabranch.plan.fusing import KEY, fused, retaining
 from anabranch.plan.lookup_nodes import only_joined, reads_lookup_table
 from anabranch.plan.name_resolution import NotApplicable, placeholder
 from anabranch.plan.pair_aggregates import Split, added_up, worth_it
@@ -36,7 +37,6 @@ from anabranch.plan.record_parts import parts_of
 from anabranch.plan.tie_breaking import break_ties, break_ties_of_set, tied_window
 from anabranch.plan.view import (
     Beginning,
-    Ends,
     Narrow,
     NodeEmission,
     NodeKeys,
@@ -55,7 +55,6 @@ from anabranch.types import Field
 if TYPE_CHECKING:
     from anabranch.plan.planner import Planner
 
-KEY = "_k{}"
 NO_STREAM = "its FROM clause reads no stream"
 #: The position of a record in its run, and the placeholder of the last position that each key may show.
 PLACE = "_place"
@@ -331,7 +330,7 @@ class NodeMaker:
             split = added_up(block, lambda exprs: self._types(block, exprs))
             if split is not None:
                 return self._added_up(split, emit)
-        return self._fused(view) or self._retaining(view)
+        return fused(self, view) or retaining(self, view)
 
     def _added_up(self, split: Split, emit: str) -> View:
         """Two nodes: an aggregate of the new pairs of each run, and the aggregate of these."""
@@ -415,9 +414,9 @@ class NodeMaker:
         self.hidden = hidden
         found = self._known_fields(over, hidden)
         if found is None:
-            text, found = self._checked(lambda: self.sql(self._with_items(self.without_ties(*over), hidden)))
+            text, found = self._checked(lambda: self.sql(self.with_items(self.without_ties(*over), hidden)))
         else:
-            text = self.sql(self._with_items(over[0], hidden))
+            text = self.sql(self.with_items(over[0], hidden))
         fields = tuple(found[: len(block.items)])
         typed = {each.name.lower(): each for each in found}
         keys = fields if keying.every_column else tuple(typed[name.lower()] for name in names)
@@ -462,7 +461,7 @@ class NodeMaker:
         names = [item.name or "" for item in (*block.items, *hidden)]
         return [Field(name, type) for name, type in zip(names, types, strict=True)] if all(types) else None
 
-    def _with_items(self, block: SelectBlock, hidden: Sequence[ShownItem]) -> SelectBlock:
+    def with_items(self, block: SelectBlock, hidden: Sequence[ShownItem]) -> SelectBlock:
         """A SELECT with more items; where it only sorts a subquery, the subquery gets them."""
         if not hidden:
             return block
@@ -470,7 +469,7 @@ class NodeMaker:
         if not isinstance(inner, Derived):
             return replace(block, items=(*block.items, *hidden))
         columns = tuple(self.planner.new(each.name or "", each.type) for each in hidden)
-        below = Derived(self._with_items(inner.block, hidden), (*inner.given, *columns), label=inner.label)
+        below = Derived(self.with_items(inner.block, hidden), (*inner.given, *columns), label=inner.label)
         more = (replace(each, expr=of_column(column)) for each, column in zip(hidden, columns, strict=True))
         source = replace(block.sources[0], rel=below)
         return replace(block, sources=(source,), items=(*block.items, *more))
@@ -611,12 +610,12 @@ class NodeMaker:
         if ahead is None:
             return view
         if not self.planner.settled(view):
-            return _waiting(view, FOREVER)
+            return waiting(view, FOREVER)
         view = self.inputs.with_windows_passed(view)
         if any(key.name in view.progress.times for key in view.keying.columns):  # they see rows of one time
-            return _waiting(view, 0)
+            return waiting(view, 0)
         if not ahead.rows or ahead.time == FOREVER:
-            return _waiting(view, ahead.time)
+            return waiting(view, ahead.time)
         # The query with FINAL is needed only where rows wait; the column must change neither groups nor rows.
         adds = not self.block.sets and not self.block.distinct
         if (
@@ -625,10 +624,10 @@ class NodeMaker:
             or view.progress.clock != "event"
             or not adds
         ):
-            return _waiting(view, FOREVER)
+            return waiting(view, FOREVER)
         hidden = [*self.hidden, ShownItem(self._final(ahead.rows), FINAL)]
-        final = self.sql(self._with_items(self.without_ties(self.plain), hidden))
-        view = _waiting(view, ahead.time)
+        final = self.sql(self.with_items(self.without_ties(self.plain), hidden))
+        view = waiting(view, ahead.time)
         return replace(
             view, progress=replace(view.progress, next_rows=max(each.number for each in ahead.rows), final=final)
         )
@@ -651,131 +650,6 @@ class NodeMaker:
         for index, each_time in enumerate(times):
             parts += [*([","] if index else []), *each_time.parts]
         return Expr((*parts, ")"))  # type: ignore[arg-type]
-
-    # ---- one node of two
-
-    def _retaining(self, view: View) -> View:
-        """A view with the rows that it continues from, where it need not read past rows again."""
-        query = view.query
-        if view.operator != "keyed" or query.blocks or query.tables or len(view.inputs) != 1:
-            return view
-        if view.progress.clock != "event":
-            return view
-        if is_distinct(self.block):
-            return replace(view, keying=replace(view.keying, retained={}))
-        ranked = first_ranked(self.block)
-        retained = {each.name: name or ROW.format(each.name) for each, name in ranked.items()}
-        whole = len(view.keying.kept) == sum(name is None for name in ranked.values())
-        return replace(view, keying=replace(view.keying, retained=(whole and retained) or None))
-
-    def _fused(self, view: View) -> View | None:
-        """This node and the one below it fused, where this one only filters and projects the other.
-
-        Their intermediate result is then never kept: of a ranking of all rows, say, only the first of each group.
-        """
-        if view.operator != "stateless" or len(self.block.sources) != 1:
-            return None
-        (item,) = self.block.sources
-        below = self.inputs.known(item) if isinstance(item.rel, Scan) else None
-        nodes = self.planner.nodes
-        if not isinstance(below, View) or not nodes or below is not nodes[-1] or self.planner.is_shared(below):
-            return None
-        if below.operator not in ("keyed", "join") or below.emission != NodeEmission("feed") or below.query.blocks:
-            return None
-        names, hidden = [], []
-        for index, key in enumerate(below.keying.columns):
-            shown = self._passed_through(view, key.name)
-            if shown is None:
-                shown = KEY.format(index)
-                hidden.append(ShownItem(Expr((quote_name(key.name),)), shown))
-            names.append(shown)
-        retained, kept = self._retained_of(view, below)
-        hidden += [ShownItem(Expr((quote_name(name),)), field.name) for name, field in kept.items()]
-        columns = ", ".join(quote_name(field.name) for field in (*below.fields, *below.hidden))
-        inside = f"(SELECT * FROM ({below.query.text}) AS __rows({columns}))"
-        name = quote_name(f"@v:{below.id}")
-        text = self.sql(self._with_items(self.plain, hidden))
-        shows_closing = self._shows_closing(view, below)
-        # Where no time is shown, the nodes below decide which rows come out.
-        waits = shows_closing or (leading_column(view) is None and not below.progress.final)
-        final = ""
-        if below.progress.final and shows_closing:
-            rows = f"(SELECT * FROM ({below.progress.final}) AS __rows({columns}, {FINAL}))"
-            more = [*hidden, ShownItem(Expr((FINAL,)), FINAL)]
-            final = self.sql(self._with_items(self.plain, more)).replace(name, rows)
-            passed = below.progress.times[closing_column(below) or ""]
-            view = replace(
-                view, progress=replace(view.progress, times={**view.progress.times, leading_column(view) or "": passed})
-            )
-        if below.progress.ahead is not None and not waits:
-            view = _waiting(view, FOREVER)
-        nodes.remove(below)
-        keys = tuple(Field(name, key.type) for name, key in zip(names, below.keying.columns, strict=True))
-        spark_text = text.replace(name, f"({below.query.spark_text})") if below.query.spark_text else ""
-        return replace(
-            view,
-            operator=below.operator,
-            query=replace(
-                view.query,
-                text=text.replace(name, inside),
-                spark_text=spark_text,
-                streams=below.query.streams,
-                tables=below.query.tables,
-                views=below.query.views,
-            ),
-            keying=replace(below.keying, columns=keys, retained=retained, kept=tuple(kept.values())),
-            join=below.join,
-            progress=replace(
-                view.progress,
-                joint=through(view.progress.joint, below.progress.joint),
-                ends=self._passed_ends(view, below),
-                ahead=below.progress.ahead if waits else view.progress.ahead,
-                next_rows=below.progress.next_rows if final else 0,
-                final=final,
-            ),
-            beginning=replace(view.beginning, table_versions=below.table_versions),
-        )
-
-    def _shows_closing(self, view: View, below: View) -> bool:
-        """Whether rows of this node close by the same time as rows of the node below would."""
-        closing = closing_column(below)
-        return closing is not None and self._passed_through(view, closing) == leading_column(view)
-
-    def _passed_ends(self, view: View, below: View) -> Ends | None:
-        """When the windows of the node below end, in the columns of this one."""
-        return (
-            None
-            if below.progress.ends is None
-            else below.progress.ends.renamed(lambda column: self._passed_through(view, column))
-        )
-
-    def _retained_of(self, view: View, below: View) -> tuple[dict[str, str] | None, dict[str, Field]]:
-        """The names in this node of the stream columns of the node below, if it shows the first rows of each of its
-        keys; and the columns of that node that it keeps hidden."""
-        if below.operator != "keyed" or below.query.tables:
-            return None, {}
-        found = first_of(self.planner.typed[below.id], [each.name for each in below.fields], self.block)
-        types = {field.name: field.type for field in below.fields}
-        retained: dict[str, str] = {}
-        kept: dict[str, Field] = {}
-        for column, name in found.items():
-            shown = self._passed_through(view, name)
-            if shown is None:
-                kept[name] = Field(ROW.format(column), types[name])
-            retained[column] = shown or kept[name].name
-        whole = not kept or not (self.closed or self.planner.by_key)
-        return (retained, kept) if found and whole else (None, {})
-
-    def _passed_through(self, view: View, column: str) -> str | None:
-        """The output column that passes on a column of the only relation unchanged."""
-        own = self.block.sources[0].named(column) if self.block.sources else None
-        return next((name for name, expr in self.inputs.shown(view.fields) if own and expr.column == own), None)
-
-
-def _waiting(view: View, ahead: int) -> View:
-    """A view whose rows can change until so long after their times: these pass that much later."""
-    times = {name: min(shift + ahead, FOREVER) for name, shift in view.progress.times.items()}
-    return replace(view, progress=replace(view.progress, ahead=ahead, times=times))
 
 
 def _rows_of(item: FromItem) -> Rel:

@@ -19,10 +19,10 @@ from anabranch.ir.logic import conjunction, word
 from anabranch.ir.rel import Project, Scan, Source, Windowed
 from anabranch.ir.rewrite import Rewrite
 from anabranch.ir.select import Derived, FromItem, SelectBlock, ShownItem
-from anabranch.ir.text import Shown
+from anabranch.ir.text import shown_call
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream, Table
-from anabranch.plan.picks import meant
+from anabranch.plan.picks import meant, sort_keys
 from anabranch.plan.strategy import (
     ADAPTIVE,
     BINS,
@@ -38,11 +38,9 @@ from anabranch.plan.strategy import (
 )
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import Output
-from anabranch.plan.windows import ID, needs_numbers, sliding, value_sql
-from anabranch.plan.winners import SortKey as SortText
-from anabranch.plan.winners import sort_keys
+from anabranch.plan.windows import ID, sliding, value_sql
 from anabranch.render.placeholders import FromText, PlaceholderWriter, window_of
-from anabranch.sql.lexer import normal_form, tokenize
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import WindowSpec
 from anabranch.sql.text import quote_name
 from anabranch.types import Field
@@ -103,7 +101,7 @@ class PaneBlock:
     @property
     def rows(self) -> tuple[Field, ...]:
         """The columns of the aggregated rows."""
-        numbered = self.spec is not None and needs_numbers(self.spec)
+        numbered = self.spec is not None and self.spec.needs_numbers
         return self.stream.row_fields if numbered else self.stream.fields
 
     @property
@@ -113,12 +111,12 @@ class PaneBlock:
     @cached_property
     def signature(self) -> str:
         """Blocks with equal signatures can share a table of partials."""
-        keys = sorted(f"{key.name}={normal_form(tokenize(key.expression))}" for key in self.row_keys)
+        keys = sorted(f"{key.name}={normal_form(key.expression)}" for key in self.row_keys)
         time = (self.time or "").lower()
         windows = self.spans
         spans = [f"{windows.size} every {windows.slide} from {windows.origin}"] if windows is not None else []
         spans += ["by value"] if self.bins is not None else []
-        return "|".join([self.stream.id, normal_form(tokenize(self.from_text)), time, *spans, *keys])
+        return "|".join([self.stream.id, normal_form(self.from_text), time, *spans, *keys])
 
     @property
     def spans(self) -> SlidingWindows | None:
@@ -205,7 +203,7 @@ def _find(block: SelectBlock, context: PaneContext, *, differential: bool) -> Pa
         assert isinstance(found_type, SlideByTuple)
         strategy = Strategy(BINS) if window.rows else strategy_of_ends(found_type, stream, context.loads)
     paned = strategy is not None and strategy.name in (PANES, ADAPTIVE, BINS) and not uses_window
-    if not paned and window is not None and needs_numbers(window):
+    if not paned and window is not None and window.needs_numbers:
         return "its windows count rows as they came"
     if not paned and strategy is not None:
         strategy = replace(strategy, name=WINDOWS)
@@ -293,7 +291,7 @@ class _Search:
         for call, (name, arguments) in zip(block.calls, readings, strict=True):
             kinds, types = types[: len(arguments)], types[len(arguments) :]
             found = aggregates.find(name, distinct=call.distinct, argument_types=kinds, arguments=arguments)
-            written = self._written(call)
+            written = shown_call(call)
             if found is None:
                 return f"{written} cannot be merged from partials"
             if strategy is not None and strategy.name == BINS and not _taken_out(found):
@@ -304,11 +302,6 @@ class _Search:
             self.stream, from_text, {name: table.id for name, table in self.tables.items()}, keys,
             windows, window, where, tuple(calls), strategy, exposed,
         )  # fmt: skip
-
-    def _written(self, call: Call) -> str:
-        writer = Shown(lambda column: column.name)
-        writer.call(call)
-        return writer.written.text
 
     def _keys(self, text: FromText, bounds: Sequence[Column], from_text: str) -> tuple[PaneKey, ...]:
         names: set[str] = set()
@@ -349,12 +342,12 @@ class _Search:
             if column not in bounds and column.name not in ("_row_num", "_arrival_ts")
         ]
         plain = len({column.name.lower() for column in columns}) == len(columns)
-        keys = []
-        for column in columns:
-            name = quote_name(column.name) if plain else _quoted(text.expr(of_column(column)), column.name)
-            keys.append((SortText((column.name.lower(),), name), column.type))
         time = (self.stream.time or "").lower()
-        return [key.text for key in sorted(sort_keys(keys), key=lambda key: key.parts != (time,))]
+        keys = []
+        for column in sorted(columns, key=lambda column: column.name.lower() != time):
+            name = quote_name(column.name) if plain else _quoted(text.expr(of_column(column)), column.name)
+            keys.append((name, column.type))
+        return sort_keys(keys, "struct({})".format)
 
 
 def _quoted(text: str, name: str) -> str:
@@ -373,9 +366,7 @@ def _bare(text: FromText) -> str:
 
 def _key(call: Call) -> str:
     """The key of a call: equal for equivalent calls."""
-    writer = Shown()
-    writer.call(call.normal)
-    return writer.written.text
+    return shown_call(call.normal, str)
 
 
 # ------------------------------------------------------------------------------------------------ over partials

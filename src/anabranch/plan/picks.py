@@ -7,18 +7,43 @@ mode(v)             mode(v, true): of several values that are equally frequent, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from anabranch.ir.expr import Call, Expr
 from anabranch.ir.logic import word
-from anabranch.plan.winners import LISTS, TEXTS
 
 #: Aggregates that pick any row, with those that pick the lowest or the highest.
 _ANY = {"first": "min_by", "first_value": "min_by", "any_value": "min_by", "last": "max_by", "last_value": "max_by"}
 _BY = ("min_by", "max_by")
+LISTS = ("collect_list", "array_agg")
+#: Aggregates that concatenate values in one text.
+TEXTS = ("listagg", "string_agg")
+#: Aggregates that pick one of several rows or values, or list them.
+PICKING = frozenset({*_ANY, *_BY, *LISTS, *TEXTS, "collect_set", "mode"})
 #: Aggregates that ignore NULLs unless the call says RESPECT NULLS; others respect them unless it says IGNORE NULLS.
-_WITHOUT_NULLS = ("collect_list", "array_agg", "collect_set")
+_WITHOUT_NULLS = (*LISTS, "collect_set")
+_NO_ORDER = re.compile(r"\b(map|variant|void|geometry|geography|interval)\b(?! (?:day|hour|minute|second|year|month))")
+_NESTED = re.compile(r"array<|struct<")
+
+Key = TypeVar("Key")
+
+
+def sort_keys(keys: Sequence[tuple[Key, str]], spark_only: Callable[[Key], Key]) -> list[Key]:
+    """Those of keys with types that can be sorted. Nested types have an order of Spark's own: they come last."""
+    usable = [(key, _NESTED.search(type)) for key, type in keys if orderable(type)]
+    return [key for key, nested in usable if not nested] + [spark_only(key) for key, nested in usable if nested]
+
+
+def orderable(type: str) -> bool:
+    """Whether values of a Spark type can be sorted.
+
+    >>> [orderable(type) for type in ("int", "array<string>", "map<int,int>", "struct<a:variant>")]
+    [True, True, False, False]
+    """
+    return _NO_ORDER.search(type) is None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import View
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.calls import SESSION, clock_calls, volatile_calls
-from anabranch.sql.lexer import normal_form, tokenize
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import Query
 from anabranch.sql.text import Span, quote_name
 
@@ -159,8 +159,8 @@ class Placer:
             apart = panes.grain % base.grain or (panes.origin - base.origin) % base.grain if base.grain else 1
             if base.time != panes.time or apart:
                 return None
-        known = {normal_form(tokenize(key.expression)): key.name for key in base.keys}
-        keys = {key.name: known.get(normal_form(tokenize(key.expression)), "") for key in panes.keys}
+        known = {normal_form(key.expression): key.name for key in base.keys}
+        keys = {key.name: known.get(normal_form(key.expression), "") for key in panes.keys}
         columns = {name: _same_column(base, panes.column(name)) for name in names}
         if not all(keys.values()) or not all(columns.values()):
             return None
@@ -363,9 +363,9 @@ class Placer:
         block: PaneBlock,
     ) -> tuple[str, Panes]:
         """The column of a partial: an existing one with the same meaning and first run, or a new one."""
-        meaning = normal_form(tokenize(partial))
+        meaning = normal_form(partial)
         for column in panes.columns:
-            if normal_form(tokenize(column.partial)) == meaning and column.since == since:
+            if normal_form(column.partial) == meaning and column.since == since:
                 return column.name, panes
         taken = {column.name for column in panes.columns} | {key.name.lower() for key in panes.keys}
         name = wanted
@@ -389,8 +389,8 @@ class Placer:
 
 def _same_column(base: Panes, column: PartialColumn) -> str:
     """The equal partial of another table; empty if it has none."""
-    meaning = normal_form(tokenize(column.partial))
-    same = (each.name for each in base.columns if normal_form(tokenize(each.partial)) == meaning)
+    meaning = normal_form(column.partial)
+    same = (each.name for each in base.columns if normal_form(each.partial) == meaning)
     return next((name for name in same if replace(base.column(name), name=column.name) == column), "")
 
 

@@ -27,9 +27,8 @@ from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream
 from anabranch.plan.states import WINDOW_COLUMNS, Panes
 from anabranch.plan.view import JointProgress, View
-from anabranch.sql.calls import chains
+from anabranch.sql.calls import only_name
 from anabranch.sql.lexer import tokenize
-from anabranch.sql.text import Span
 
 #: The only column of an input: its progress.
 PROGRESS = "progress"
@@ -275,9 +274,7 @@ def _key_of_panes(panes: Panes, column: str) -> int | None:
     if panes.statics:
         return None
     for index, key in enumerate(panes.keys):
-        tokens = tokenize(key.expression)[:-1]
-        named = list(chains(tokens))
-        plain = len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end)
-        if plain and named[0].parts[-1].lower() == column.lower():
+        named = only_name(tokenize(key.expression)[:-1])
+        if named is not None and named.parts[-1].lower() == column.lower():
             return index
     return None

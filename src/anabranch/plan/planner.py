@@ -15,7 +15,7 @@ from itertools import count
 from anabranch.algebra.triggers import Triggers
 from anabranch.errors import SqlError
 from anabranch.ir.build import Builder
-from anabranch.ir.expr import Column, Expr, Part, Subquery
+from anabranch.ir.expr import Column, Expr, Part, Subquery, of_column
 from anabranch.ir.fold import fold
 from anabranch.ir.rel import Emit, Project, Rel, Scan, Source, TableFunction, TopN, Values, Windowed, is_live
 from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
@@ -33,8 +33,6 @@ from anabranch.plan.rules import normalize
 from anabranch.plan.rules.order import READ_RULES, rules_for
 from anabranch.plan.states import Rows
 from anabranch.plan.view import Beginning, Ends, NodeEmission, NodeKeys, NodeQuery, Output, View
-from anabranch.plan.windows import needs_numbers
-from anabranch.plan.winners import event_times
 from anabranch.render.blocks import blocks, distinct_names, reads
 from anabranch.render.placeholders import PlaceholderWriter, select_sql
 from anabranch.sql.columns import check_window
@@ -167,7 +165,7 @@ class Planner:
         self._shared: dict[int, View] = {}
         self._placeholders = count()
         scans = [each for each in rel.walk() if isinstance(each, Scan)]
-        self.event_times = event_times(catalog, [scan.source.target for scan in scans])
+        self.event_times = catalog.event_times(scan.source.target for scan in scans)
         self._numbered = set(_numbered_scans(rel))
 
     # ---- lookups while nodes are made
@@ -266,7 +264,7 @@ class Planner:
         for index, item in enumerate(block.sources):
             rel = item.rel
             if isinstance(rel, Windowed):
-                if not rel.window.by_row or needs_numbers(rel.window) or not isinstance(rel.input, Scan):
+                if not rel.window.by_row or rel.window.needs_numbers or not isinstance(rel.input, Scan):
                     return False
                 rel = rel.input
             if not isinstance(rel, Scan) or (rel.source.kind == "table" and item.windowed is not None):
@@ -392,7 +390,7 @@ class Planner:
         if tuple(own) == columns:
             return scan
         pairs = zip(columns, own, strict=True)
-        return Project(scan, tuple((column, _named(known)) for column, known in pairs), label=label)
+        return Project(scan, tuple((column, of_column(known)) for column, known in pairs), label=label)
 
     def query_of(self, scan: Scan, view: View) -> SelectBlock:
         """The query of a view that shows the values of its partials, over the streams that it reads."""
@@ -434,7 +432,7 @@ class Planner:
         own = tuple(self.new(field.name, field.type) for field in node.fields)
         scan = Scan(Source("view", node.id, rel.label or node.name), own, label=rel.label)
         pairs = zip(columns, places, strict=True)
-        return Project(scan, tuple((column, _named(own[place])) for column, place in pairs), label=rel.label)
+        return Project(scan, tuple((column, of_column(own[place])) for column, place in pairs), label=rel.label)
 
     def _with_emitting(self, rel: Rel) -> Rel:
         """A query over nodes that replace the subqueries with an emission clause of their own."""
@@ -592,10 +590,6 @@ class Planner:
 _LEFTS = ("left", "semi", "anti")
 
 
-def _named(column: Column) -> Expr:
-    return Expr((column,), column.type)
-
-
 def _scans(block: SelectBlock) -> Iterator[Scan]:
     return (each for item in block.sources for each in item.rel.walk() if isinstance(each, Scan))
 
@@ -610,7 +604,7 @@ def _limited(block: SetBlock, rel: Rel) -> SelectBlock:
     inner = rel.input if isinstance(rel, Emit) else rel
     assert isinstance(inner, TopN)
     below = inner.input
-    items = tuple(ShownItem(_named(column), column.name, column.type) for column in block.columns)
+    items = tuple(ShownItem(of_column(column), column.name, column.type) for column in block.columns)
     return SelectBlock(
         (FromItem(below, None, static=not is_live(below)),), items, order=block.order, limited=True,
         limit=block.limit, offset=block.offset, emission=block.emission,
@@ -620,7 +614,7 @@ def _limited(block: SetBlock, rel: Rel) -> SelectBlock:
 def _numbered_scans(rel: Rel) -> Iterator[Column]:
     """The columns with row numbers or arrival times that a relation reads."""
     for each in rel.walk():
-        if isinstance(each, Windowed) and needs_numbers(each.window):
+        if isinstance(each, Windowed) and each.window.needs_numbers:
             yield from (column for column in each.input.columns if column.name in _NUMBERS)
         for expr in each.exprs():
             yield from (column for column in expr.columns() if column.name in _NUMBERS)

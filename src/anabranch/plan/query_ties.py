@@ -13,16 +13,12 @@ from anabranch.ir.versions import UNTIL
 from anabranch.plan.bind import Bound, Reference
 from anabranch.plan.filled import filled
 from anabranch.plan.name_resolution import NameResolver, placeholder
-from anabranch.plan.picks import depends_on_order
+from anabranch.plan.picks import PICKING, depends_on_order
 from anabranch.plan.tie_breaking import break_ties
-from anabranch.plan.winners import LISTS, TEXTS, event_times
 from anabranch.render.placeholders import PlaceholderWriter, select_sql
 from anabranch.sql.splice import Spliced
-from anabranch.sql.text import quote_name, words
+from anabranch.sql.text import quote_name
 from anabranch.types import Field
-
-#: Aggregates that pick one of several rows or values, or list them.
-_ORDERED = words("first first_value any_value last last_value min_by max_by collect_set mode") | {*LISTS, *TEXTS}
 
 Analyze = Callable[[Spliced, Mapping[str, Sequence[Field]]], list[Field]]
 
@@ -33,7 +29,7 @@ def break_query_ties(bound: Bound, columns: Callable[[str], Sequence[Field]], an
     if binder is None:
         return bound.text
     tokens, planned = binder.query.tokens, binder.query.needs_plan
-    if not planned and not any(token.text.lower() in _ORDERED for token in tokens):
+    if not planned and not any(token.text.lower() in PICKING for token in tokens):
         return bound.text
     known = {each.relation.span: name for name, each in bound.references.items() if each.relation is not None}
 
@@ -45,7 +41,7 @@ def break_query_ties(bound: Bound, columns: Callable[[str], Sequence[Field]], an
         name = known.get(scan.written.whole) if scan.written is not None else None
         return quote_name(name) if name is not None else placeholder(scan)
 
-    times = event_times(binder.catalog, [reference.target for reference in bound.references.values()])
+    times = binder.catalog.event_times(reference.target for reference in bound.references.values())
     windows: set[int] = set()
 
     def writer() -> PlaceholderWriter:

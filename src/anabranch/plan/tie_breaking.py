@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.ir.expr import Call, Column, Expr, Over, Part, SortKey, of_column
 from anabranch.ir.select import SelectBlock, SetBlock
-from anabranch.plan.picks import Pick, picked
-from anabranch.plan.winners import LISTS, TEXTS, orderable
+from anabranch.plan.picks import LISTS, TEXTS, Pick, orderable, picked, sort_keys
 from anabranch.sql.text import words
 
 #: Window functions of the position of a row, whatever the frame.
@@ -28,7 +27,6 @@ _PICKS = words("first_value last_value nth_value first last any_value")
 #: Window functions with the same answer for tied rows.
 _SHARED = words("rank dense_rank percent_rank cume_dist")
 _WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
-_NESTED = re.compile(r"array<|struct<")
 #: Columns that * does not show: row numbers, and matches in external tables.
 _UNSHOWN = re.compile(r"_row_num|_arrival_ts|_matches_[0-9]+|__half")
 
@@ -187,10 +185,7 @@ class _Breaker:
 
 
 def _sortable(keys: Sequence[tuple[Expr, str]]) -> list[Expr]:
-    """The sortable expressions. Nested types come last, in a form that only Spark reads: their order is Spark's own."""
-    usable = [(key, type) for key, type in keys if orderable(type)]
-    plain = [key for key, type in usable if not _NESTED.search(type)]
-    return plain + [Expr(("struct", "(", *key.parts, ")")) for key, type in usable if _NESTED.search(type)]
+    return sort_keys(keys, lambda key: Expr(("struct", "(", *key.parts, ")")))
 
 
 def _order(pick: Pick, keys: Sequence[Expr]) -> Expr:

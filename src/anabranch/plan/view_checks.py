@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.algebra.windows import time_before_end
-from anabranch.plan.bind import Binder, refuse
+from anabranch.errors import NotSupported, SqlError, WrongType
+from anabranch.plan.bind import Binder, Bound, refuse
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream
 from anabranch.plan.hints import with_hints
@@ -116,6 +117,65 @@ def refuse_own_names(text: str, query: Query, fields: Sequence[Field], emit: str
     if taken is not None and emit != "read":
         what = f"the name {taken.name} is taken: a change has a column of this name beside those of the query"
         raise refuse(text, query.span, what, "give the column another name with AS")
+
+
+def check_names(fields: tuple[Field, ...], text: str, query: Query) -> None:
+    seen: set[str] = set()
+    for field in fields:
+        if field.name.lower() in seen:
+            raise SqlError(
+                f"the view would have two columns {field.name}",
+                text=text,
+                at=query.head,
+                hint="give one of them another name with AS",
+            )
+        if field.type == "void":
+            raise WrongType(
+                f"the column {field.name} has no type",
+                text=text,
+                at=query.head,
+                hint="CAST(NULL AS ...) gives it one",
+            )
+        check_type(field, text, query)
+        seen.add(field.name.lower())
+
+
+def check_type(field: Field, text: str, query: Query) -> None:
+    """Refuse a column that neither a table nor an answer can hold."""
+    if re.search(r"\b(interval$|interval (year|month)|interval[,>]|time\()", field.type):
+        raise WrongType(
+            f"the column {field.name} is of type {field.type.upper()}, which cannot be kept",
+            text=text,
+            at=query.head,
+            hint="make it a text, CAST(... AS STRING), or a number",
+        )
+
+
+def refuse_stars(text: str, query: Query, bound: Bound, catalog: Catalog) -> None:
+    """Refuse * in a view over a stream that can get more columns: the view would have to change."""
+    targets = [catalog.stream(each.target) for each in bound.references.values() if each.kind == "stream"]
+    growing = next((stream.name for stream in targets if stream.on_schema_change == "add"), None)
+    for item in (item for select, _ in query.selects() for item in select.items if item.star and growing is not None):
+        raise NotSupported(
+            f"the view would change when stream {growing} gets columns: it was made with ON SCHEMA CHANGE ADD",
+            text=text,
+            at=item.tokens[0].span.to(item.tokens[-1].span),
+            hint="name the columns of the view",
+        )
+
+
+def refuse_start(text: str, query: Query, bound: Bound, start: str | int) -> None:
+    """Refuse a start other than the beginning over a view: its answer has no rows that came before or after."""
+    for reference in bound.references.values():
+        if reference.kind == "view":
+            at = "NOW" if start == "now" else f"VERSION {start}"
+            span = reference.relation.span if reference.relation is not None else query.span
+            raise refuse(
+                text,
+                span,
+                f"START AT {at} is about the rows of streams, and this is a view, which is read as a whole",
+                "say START AT where that view is made, or put a condition on the event time here",
+            )
 
 
 def planned(made: Sequence[View], root: View, catalog: Catalog, planning: PlanningContext, placer: Placer) -> Planned:

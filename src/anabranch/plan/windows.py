@@ -25,11 +25,6 @@ def sliding(window: WindowSpec) -> SlidingWindows | None:
     return found if isinstance(found, SlidingWindows) else None
 
 
-def needs_numbers(window: WindowSpec) -> bool:
-    """Whether windows depend on the order of arrival."""
-    return window.attribute != "column" or window.type.needs_numbers
-
-
 def value_sql(window: WindowSpec, row: str = "") -> str:
     """The value by which rows go into windows, as a BIGINT: microseconds, or a number. `row` qualifies the column."""
     if window.along_numbers:
@@ -56,7 +51,7 @@ def windowed_sql(
     """
     value = value_sql(window, "__rows.")
     windows = window.type
-    simple = not window.rows and not with_id and not needs_numbers(window) and window.pairs == "none"
+    simple = not window.rows and not with_id and not window.needs_numbers and window.pairs == "none"
     if isinstance(windows, SlidingWindows) and simple:
         return _plain(source, windows, value, f" EXCEPT ({', '.join(covered)})" if covered else "")
     keys, columns = (
@@ -65,7 +60,7 @@ def windowed_sql(
     if windows.cut_by_key:
         assert window.time_column is not None
         keys = (f"__rows.{quote_name(window.time_column)}",)
-    numbered = needs_numbers(window)
+    numbered = window.needs_numbers
     hidden = ["__start", "__end", "__wid", *([ROW_NUM, ARRIVAL_TS] if numbered else []), *covered]
     where = ""
     if closed:

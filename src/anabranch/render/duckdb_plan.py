@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from anabranch.ir.expr import Expr
 from anabranch.ir.rel import Aggregate, Distinct, Filter, Join, OneRow, OverRows, Project, Rel, Scan, SetOp, TopN
-from anabranch.render.duckdb import MARK, Declined, Writer, decline, parsed
+from anabranch.render.duckdb import Writer, parsed
 from anabranch.render.duckdb_kinds import spark_type_of
+from anabranch.render.duckdb_scope import MARK, Declined, decline
 from anabranch.render.spark import SparkWriter
 from anabranch.render.spark_names import name_of
 from anabranch.types import Field

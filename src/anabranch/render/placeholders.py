@@ -10,9 +10,9 @@ from anabranch.ir.rel import Rel, Sampled, Scan, Windowed
 from anabranch.ir.select import SelectBlock
 from anabranch.plan.windows import ID, filled_sql, windowed_sql
 from anabranch.render.blocks import BlockWriter, Shape, Source
-from anabranch.sql.lexer import HINTS
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Name, WindowSpec
+from anabranch.sql.text import HINTS
 
 #: How a scan is written in FROM.
 Leaf = Callable[[Scan], str]

@@ -7,22 +7,21 @@ to a file later is read as a part of its own, and a file that was changed otherw
 
 from __future__ import annotations
 
-import io
-import json
-import os
 import tempfile
 import time as time_module
 import uuid
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
-from anabranch.sources import avro_files, avro_values, inference, parts, row_groups, row_lines, why
+from anabranch.sources import avro_files, parquet_rows, parts, row_groups, row_lines
 from anabranch.sources.base import BadRow, Source, SourceChanged, Stretch
+from anabranch.sources.file_reader import FileReader
 from anabranch.sources.listing import File, Listing
+from anabranch.sources.local_files import LocalFiles
+from anabranch.sources.parquet_rows import InFiles
 from anabranch.sources.parts import Part
 from anabranch.sources.paths import (
     CALLED,
@@ -37,58 +36,23 @@ from anabranch.sources.paths import (
     settle_of,
     skips,
 )
-from anabranch.sources.quotes import Dialect, Layout, has_long_number, layout_of
 from anabranch.sources.schemas import SchemaChange, compare
-from anabranch.sql.text import quote_name
+from anabranch.sources.why import Why
 from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame, SparkSession
 
-    from anabranch.sources.hadoop import Objects
+    from anabranch.sources.hadoop import Objects, Store
 
 #: What one run takes at the most when nothing else is said, and what it copies at the most.
 MAX_FILES, MAX_BYTES, MAX_COPIED = 20_000, 8 << 30, 256 << 20
 #: A text file that does not end with a newline is whole after so many times as long as others; and whole lines of one
 #: that never settles are read as often.
 PATIENCE = 5
-#: More rows than this are not read into the memory of the driver, however few bytes they take in a file.
-MOST_AT_HAND = 5_000_000
-
-
 #: Encodings in which the byte of a newline is nothing else.
 _ASCII = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin1", "windows-1252")
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """What text files have in common that Spark can read together.
-
-    Only the first part of a file has the header in it; `later` ones go by it too.
-    """
-
-    header: tuple[str, ...] | None = None
-    later: bool = False
-    multiline: bool = False
-
-    def apply(self, reader: DataFrameReader) -> DataFrameReader:
-        if self == _Shape():
-            return reader
-        first = self.header is not None and not self.later
-        reader = reader.option("header", str(first).lower())
-        return reader.option("multiLine", "true") if self.multiline else reader
-
-
-@dataclass(frozen=True)
-class InFiles:
-    """Rows in Parquet files, with what is known of them without looking: their number and the range of a time."""
-
-    paths: tuple[str, ...]
-    rows: int
-    low: int | None
-    high: int | None
 
 
 class FilesSource(Source):
@@ -106,27 +70,26 @@ class FilesSource(Source):
         elapsed: Callable[[], float] = time_module.monotonic,
         inferred: bool = False,
         adds: bool = False,
+        files: LocalFiles | Store | None = None,
     ) -> None:
-        """`now` tells the time in microseconds, `scratch` a folder for copies of parts of files."""
+        """`now` tells the time in microseconds, `scratch` a folder for copies of parts of files, `files` opens them."""
         path = options.get("path")
         if not isinstance(path, str) or not path:
             raise SourceError("files needs the option path", hint="as in files(path => 'in/*.csv')")
         check_scheme(path)
         self.path = path
-        self.options = {k: v for k, v in options.items() if k not in OWN_OPTIONS}
+        given = {k: v for k, v in options.items() if k not in OWN_OPTIONS}
         self.format = format_of(path, options.get("format"))
-        check_options(self.options, self.format)
+        check_options(given, self.format)
         if self.format == "avro":
             avro_files.check_installed()
         self.settle = settle_of(options.get("settle"))
         self.skips = skips(options.get("bad_rows"))
-        self.dialect = Dialect.of(self.format, self.options)
-        self._layouts: dict[tuple[str, int], Layout] = {}
+        self.files = files or LocalFiles()
+        self.reader = FileReader(self.files, self.format, given, spark, fields)
         self.cheap = self.format in COLUMNAR
         self.typed = self.cheap or self.format in ("text", "avro")
         self.waits = False
-        self.spark = spark
-        self.declared = fields
         self.inferred = inferred or adds  # whether more columns than the stream has are a change
         self._seen = seen
         self._now = now or (lambda: time_module.time_ns() // 1000)
@@ -134,14 +97,16 @@ class FilesSource(Source):
         self._elapsed = elapsed
         self._listing: Listing | Objects = Listing(path, elapsed)
         self._known: dict[str, Part] | None = None
-        self._looks: dict[
-            str, tuple[tuple[int, int], float]
-        ] = {}  # size and time of a file, and since when they are so
+        #: Size and time of a file, and since when they are so.
+        self._looks: dict[str, tuple[tuple[int, int], float]] = {}
         self._growing: dict[str, float] = {}  # files that are being written, and since when that was seen
         self._as_they_were: dict[str, tuple[int, int]] = {}  # size and time of files when Spark was told to read them
         self._copying = False  # a file changed while it was read: the next time, copies are read
         self._copies: str | None = None  # the folder of copies for the run on its way
-        self._shapes: dict[str, StructType] = {}
+
+    @property
+    def declared(self) -> tuple[Field, ...] | None:
+        return self.reader.declared
 
     def fields(self) -> tuple[Field, ...]:
         """The columns of the files there are, by Spark's inference."""
@@ -155,57 +120,15 @@ class FilesSource(Source):
 
     def columns_of(self, files: Sequence[Part]) -> tuple[Field, ...]:
         """The columns of files together: each has the type that the values of all of them have."""
-        from anabranch.engine.frames import fields_of
-
-        if self.format == "avro":
-            return self._columns_of_avro(files)
-        groups: dict[_Shape, list[str]] = {}
-        for part in files:
-            if self.format in COLUMNAR or part.size:
-                path = self._path(part) if self.layout(part).unclosed else part.name
-                groups.setdefault(self._shape(part), []).append(path)
-        found: dict[str, Field] = {}
-        for shape, names in groups.items():
-            frame = shape.apply(self._reader(infer=True)).load(names)
-            fields = fields_of(frame)
-            if shape.header is not None:
-                fields = [Field(name, field.type) for name, field in zip(shape.header, fields, strict=True)]
-            if self.format in (*SEPARATED, "json"):
-                fields = self._exact(fields, shape, names)
-            for field in fields:
-                known = found.setdefault(field.name.lower(), field)
-                found[field.name.lower()] = Field(known.name, inference.wider(known.type, field.type))
+        taken = [
+            (part, self._path(part) if self.reader.layout(part).unclosed else part.name)
+            for part in files
+            if self.format in CALLED or part.size
+        ]
+        found = self.reader.columns(taken)
         if not found:
             raise SourceError(f"{self.path} has no columns: there is no row in it")
-        return tuple(Field(f.name, "timestamp" if f.type == "timestamp_ntz" else f.type) for f in found.values())
-
-    def _columns_of_avro(self, files: Sequence[Part]) -> tuple[Field, ...]:
-        found: dict[str, Field] = {}
-        for part in files:
-            for field in avro_values.fields_of(json.loads(self._shape_of(part.name))):
-                known = found.setdefault(field.name.lower(), field)
-                found[field.name.lower()] = Field(known.name, inference.wider(known.type, field.type))
-        return tuple(found.values())
-
-    def _exact(self, fields: list[Field], shape: _Shape, names: list[str]) -> list[Field]:
-        """Columns that Spark takes for fractions because of whole numbers that are too long for it: exact types."""
-        from anabranch.engine.frames import struct
-
-        digits = inference.EXACT_DIGITS + 1
-        numbers = [place for place, field in enumerate(fields) if field.type == "double"]
-        if not numbers or not any(self.has_long_number(name, digits) for name in names):
-            return fields
-        texts = struct(
-            [Field(f"c{place}" if self.format != "json" else f.name, "string") for place, f in enumerate(fields)]
-        )
-        reader = shape.apply(self._reader(infer=False)).schema(texts)
-        frame = reader.load(names).toDF(*(f"c{place}" for place in range(len(fields))))
-        measured = [text for place in numbers for text in inference.measures(f"c{place}")]
-        values = list(frame.selectExpr(*measured).collect()[0])
-        exact = list(fields)
-        for index, place in enumerate(numbers):
-            exact[place] = Field(fields[place].name, inference.exact_type(*values[index * 4 : index * 4 + 4]))
-        return exact
+        return found
 
     def listing(self) -> list[File]:
         """Every file, oldest first."""
@@ -259,7 +182,7 @@ class FilesSource(Source):
                     break
             fresh.append(found)
             total += found.size
-            bad += self.unclosed(found)
+            bad += self.reader.unclosed(found)
         if not fresh and not bad:
             return None
         count = 0 if position is None else int(position["files"])
@@ -280,15 +203,15 @@ class FilesSource(Source):
         found: list[SchemaChange | None] = []
         for part in map(Part.of, captured):
             if self.format in CALLED:
-                have = self._fields_of_columnar(part.name)
+                have = self.reader.columns_of_columnar(part.name)
                 found.append(compare(part.name, have, self.declared, inferred=self.inferred))
             elif self.format in SEPARATED:
-                header = self._header(part.name) if part.start == 0 and part.size else None
+                header = self.reader.header(part.name) if part.start == 0 and part.size else None
                 have = tuple(Field(name, "") for name in header or ())
                 if have:
                     found.append(compare(part.name, have, self.declared, inferred=self.inferred))
             elif self.format == "json" and self.inferred:
-                have = (*self.declared, *(Field(name, "") for name in self._keys_of(part)))
+                have = (*self.declared, *(Field(name, "") for name in self.reader.keys_of(self._path(part))))
                 found.append(compare(part.name, have, self.declared, inferred=True))
         return [each for each in found if each is not None]
 
@@ -301,48 +224,7 @@ class FilesSource(Source):
 
     def widen(self, fields: tuple[Field, ...]) -> None:
         """Read more columns from here on."""
-        self.declared = fields
-
-    def _fields_of_columnar(self, name: str) -> tuple[Field, ...]:
-        schema = self._schema_of(self._shape_of(name), name)
-        return tuple(Field(each.name, each.dataType.simpleString()) for each in schema.fields)
-
-    def _shape_of(self, name: str) -> str:
-        """The columns of a file, as a text that is the same for files that can be read together."""
-        try:
-            with self.open(name) as file:
-                return _shape_of(file, self.format)
-        except (OSError, ValueError) as error:
-            raise SourceError(f"{name} is not a readable {CALLED[self.format]} file: {error}") from error
-
-    def _schema_of(self, shape: str, name: str) -> StructType:
-        from anabranch.engine.frames import struct
-
-        if shape not in self._shapes:
-            if self.format == "avro":  # fields that are no columns are not read
-                found = struct([field for field in avro_values.readable_fields(json.loads(shape)) if field.type])
-            else:
-                found = self._reader(infer=False).load([name]).schema
-            self._shapes[shape] = found
-        return self._shapes[shape]
-
-    def _keys_of(self, part: Part) -> list[str]:
-        """The names of the fields in lines of JSON; none where DuckDB cannot read the file, which Spark can."""
-        import duckdb
-
-        path = self._path(part)
-        if self._one_document or path.endswith(tuple(each for each in COMPRESSED if each not in (".gz", ".zst"))):
-            return []
-        if set(path) & set("*?[]{}"):
-            return []
-        given = "format = 'newline_delimited', ignore_errors = true, maximum_object_size = 268435456"
-        objects = f"SELECT json FROM read_json_objects(?, {given}) WHERE json_type(json) = 'OBJECT'"
-        text = f"SELECT DISTINCT unnest(json_keys(json)) FROM ({objects})"
-        try:
-            with duckdb.connect() as connection:
-                return sorted(name for (name,) in connection.execute(text, [path]).fetchall())
-        except duckdb.Error:
-            return []
+        self.reader.declared = fields
 
     def everything(self, wait: Callable[[], object]) -> list[Any]:
         """All there is to read, for whoever reads it once; files that are being written are waited for."""
@@ -404,61 +286,30 @@ class FilesSource(Source):
         if still >= self.settle * (1 if not appendable or parts.ends_a_line(name, size) else PATIENCE):
             return size
         if appendable and elapsed - self._growing.setdefault(name, elapsed) >= self.settle * PATIENCE / 1e6:
-            end = parts.last_line_end(name, start, size, self._quote)
+            end = parts.last_line_end(name, start, size, self.reader.quote)
             return end if end > start else None
         return None
 
     def _appendable(self, name: str) -> bool:
         """Whether a file is lines of text, and can be read from the end of any of them."""
-        return self.format not in COLUMNAR and not name.endswith(COMPRESSED) and not self._one_document
+        return self.format not in COLUMNAR and not name.endswith(COMPRESSED) and not self.reader.one_document
 
     def has_footer(self, name: str, size: int) -> bool:
         """Whether a columnar file ends with what is written last."""
         return (parts.is_whole_parquet if self.format == "parquet" else parts.is_whole_orc)(name, size)
-
-    @property
-    def _one_document(self) -> bool:
-        given = {option.lower(): value for option, value in self.options.items()}
-        whole = {"json": "multiline", "text": "wholetext"}.get(self.format)
-        return self.format in ("xml", "avro") or (whole is not None and _is_true(given.get(whole)))
-
-    @property
-    def _quote(self) -> bytes | None:
-        return None if self.format not in SEPARATED else self.dialect.quote.encode()[:1] or None
-
-    def layout(self, part: Part) -> Layout:
-        """How the records of a part lie; `multiLine => false` says that none has a newline in it."""
-        if self.format not in SEPARATED:
-            return Layout()
-        given = {name.lower(): value for name, value in self.options.items()}.get("multiline")
-        if given is not None and not _is_true(given):
-            return Layout()
-        key = part.origin, part.end
-        if key not in self._layouts:
-            self._layouts[key] = layout_of(part.name, part.start, part.end, self.dialect)
-        found = self._layouts[key]
-        return found if given is None else replace(found, multiline=True)
-
-    def unclosed(self, part: Part) -> list[BadRow]:
-        """The lines of a part with a quote that is never closed."""
-        lines = self.layout(part).unclosed
-        before = parts.count_lines(part.name, 0, part.start) if lines else 0
-        return [
-            BadRow(part.name, before + line.number, "a quote is opened and never closed", line.text) for line in lines
-        ]
 
     def _cut(self, part: Part, rows: int) -> Part:
         """The first rows of a part of lines or of groups of rows, if it has more; others are taken as they are."""
         if self.format == "parquet":
             end = row_groups.end_of(part.name, part.start, part.end, rows)
             return part if end == part.end else replace(part, end=end, mark=parts.mark_of(part.name, end))
-        given = {name.lower(): str(value).lower() for name, value in self.options.items()}
-        encoding = given.get("encoding", given.get("charset", "utf-8"))
-        plain = self.dialect.escape in (self.dialect.quote, "") and encoding in _ASCII and "linesep" not in given
+        dialect, option = self.reader.dialect, self.reader.option
+        encoding = option("encoding") or option("charset") or "utf-8"
+        plain = dialect.escape in (dialect.quote, "") and encoding in _ASCII and option("linesep") is None
         if not plain or not self._appendable(part.name):
             return part
-        titled = part.start == 0 and self.format in SEPARATED and self._header(part.name) is not None
-        end = parts.line_end(part.name, part.start, part.end, rows + titled, self._quote)
+        titled = part.start == 0 and self.format in SEPARATED and self.reader.header(part.name) is not None
+        end = parts.line_end(part.name, part.start, part.end, rows + titled, self.reader.quote)
         if end >= part.end:
             return part
         return replace(part, end=end, mark=parts.mark_of(part.name, end))
@@ -469,7 +320,7 @@ class FilesSource(Source):
                 return parts.count_lines(part.name, part.start, part.end)
             if self.format == "parquet" and (found := row_groups.count_rows(part.name, part.start, part.end)):
                 return found
-            return count_rows(part.name, self.format)
+            return self.reader.count_rows(part.name)
         except (OSError, ValueError):
             return 0
 
@@ -477,7 +328,7 @@ class FilesSource(Source):
         """A file that is written while it is read must not be taken in half."""
         taken = (Part.of(each) for stretch in captured for each in stretch)
         read = [(part.name, self._as_they_were.pop(part.origin, None)) for part in taken]
-        changed = [name for name, before in read if before is not None and before != _status(name)]
+        changed = [name for name, before in read if before is not None and before != self.files.status(name)]
         if changed:
             self._copying = True
             raise SourceChanged(
@@ -498,7 +349,7 @@ class FilesSource(Source):
 
     def _path(self, part: Part) -> str:
         """Where to read the bytes of a part, and no others: in the file, if it ends there, or in a copy of them."""
-        status = _status(part.name)
+        status = self.files.status(part.name)
         if status is None:
             raise SourceError(
                 f"the file {part.name} has disappeared",
@@ -514,7 +365,7 @@ class FilesSource(Source):
         taken = known is not None and known.end >= part.end
         # Nobody verifies what a query reads of the past: there, a file that may be written right now is copied.
         young = taken and abs(self._now() - time // 1000) < self.settle * PATIENCE
-        unclosed = [(line.start, line.start + len(line.content)) for line in self.layout(part).unclosed]
+        unclosed = [(line.start, line.start + len(line.content)) for line in self.reader.layout(part).unclosed]
         if (
             not unclosed
             and size == part.end
@@ -529,75 +380,26 @@ class FilesSource(Source):
         purpose = "past" if taken else str(self._copies)
         return parts.copy_of(part, self._scratch(), purpose, unclosed, groups=self.format == "parquet")
 
+    def explain(self, rows: Sequence[tuple[str, str]]) -> list[Why]:
+        return self.reader.explain(rows)
+
     def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         """The rows of files that are not large, where they are read as Spark reads them: of Parquet files that hold the
         columns of the stream, each with its type, and of lines of text."""
-        import pyarrow as pa
-        import pyarrow.parquet as parquet
-
-        from anabranch.engine.frames import arrow_schema
-
         if self.declared is None:
             return None
         if self.format != "parquet":
             found = self.in_groups(captured, columns or [field.name for field in self.declared], None)
             return row_lines.read_all(found) if isinstance(found, row_lines.InLines) else None
-        wanted = arrow_schema([each for each in self.declared if columns is None or each.name in columns])
-        tables, rows = [], 0
-        try:
-            for name in map(self._path, map(Part.of, captured)):
-                with parquet.ParquetFile(name) as file:
-                    have, rows = file.schema_arrow, rows + file.metadata.num_rows
-                    if rows > MOST_AT_HAND:
-                        return None
-                    if not all(
-                        field.name in have.names and row_groups.same(have.field(field.name), field) for field in wanted
-                    ):
-                        return None
-                # By groups of rows, on all cores; in the order that they have in the file.
-                tables.append(parquet.read_table(name, columns=wanted.names, partitioning=None).cast(wanted))
-        except (OSError, pa.ArrowException):
-            return None  # Spark says what is wrong with it
-        return pa.concat_tables(tables)
+        fields = [each for each in self.declared if columns is None or each.name in columns]
+        return parquet_rows.table(map(self._path, map(Part.of, captured)), fields)
 
     def rows_in_files(self, captured: Any, columns: Collection[str], time: str | None) -> InFiles | None:
-        """Parquet files that DuckDB can read columns of as they are; all rows have the time, within known bounds.
-
-        Only where they have groups of rows for all cores: each is read by one.
-        """
-        import pyarrow as pa
-        import pyarrow.parquet as parquet
-
-        from anabranch.engine.frames import arrow_schema
-        from anabranch.engine.writing import lacking, time_range
-
+        """Parquet files that DuckDB can read columns of as they are; all rows have the time, within known bounds."""
         if self.format != "parquet" or self.declared is None:
             return None
-        names = tuple(map(self._path, map(Part.of, captured)))
-        if any(set(name) & set("*?[]{}") for name in names):
-            return None
-        chosen = [each for each in self.declared if each.name in columns]
-        if not names or any(each.type not in row_groups.AS_THEY_ARE for each in chosen):
-            return None
-        wanted, rows, groups = arrow_schema(chosen), 0, 0
-        lows, highs = list[int](), list[int]()
-        try:
-            for name in names:
-                metadata = parquet.read_metadata(name)
-                if not row_groups.is_plain(metadata, wanted) or (time is not None and lacking(metadata, time)):
-                    return None
-                rows, groups = rows + metadata.num_rows, groups + metadata.num_row_groups
-                if time is not None and metadata.num_row_groups:
-                    low, high = time_range(metadata, time)
-                    if low is None or high is None:
-                        return None
-                    lows.append(low)
-                    highs.append(high)
-        except (OSError, pa.ArrowException):
-            return None  # Spark says what is wrong with it
-        if rows > MOST_AT_HAND or groups < (os.cpu_count() or 1):
-            return None
-        return InFiles(names, rows, min(lows, default=None), max(highs, default=None))
+        fields = [each for each in self.declared if each.name in columns]
+        return parquet_rows.in_files(tuple(map(self._path, map(Part.of, captured))), fields, time)
 
     def in_groups(
         self, captured: Any, columns: Collection[str], time: str | None
@@ -608,325 +410,18 @@ class FilesSource(Source):
         taken = [Part.of(each) for each in captured]
         if self.format == "parquet":
             return row_groups.in_groups([self._path(part) for part in taken], self.declared, columns, time)
-        found = []
-        for part in taken:
-            form = self._form(part, time) if part.size else None
-            if form is not None:
-                path = self._path(part)
-                found.append(row_lines.Lines(path, 0, os.path.getsize(path), form))
-            elif part.size:
-                return None
-        chosen = tuple(field for field in self.declared if field.name in columns)
-        return row_lines.InLines(chosen, tuple(each for each in found if each.end))
-
-    def _form(self, part: Part, time: str | None) -> row_lines.Form | None:
-        """How the lines of a file are written; None if only Spark can read them."""
-        from anabranch.engine.frames import arrow_schema
-
-        assert self.declared is not None
-        given, separator = {name.lower() for name in self.options}, ""
-        fields, header = self.declared, None
-        if self.format in SEPARATED:
-            separator, given = self.dialect.separator, given - {"header", "sep", "delimiter"}
-            if separator not in row_lines.SEPARATORS or self.layout(part).multiline:
-                return None
-            header, columns = self._header(part.name), {field.name.lower(): field for field in self.declared}
-            if header is not None:
-                fields = tuple(columns.get(name.lower(), Field("", "string")) for name in header)
-        elif self.format != "json":
-            return None
-        if part.name.endswith(COMPRESSED) and not part.name.endswith(row_lines.OPENED):
-            return None
-        named = any(field.name for field in fields)
-        if given or not named or not row_lines.has_certain_types(self.declared, separator):
-            return None
-        titled = header is not None and part.start == 0
-        return row_lines.Form(fields, arrow_schema(self.declared), separator, titled, time)
+        return self.reader.in_lines([(part, self._path(part)) for part in taken if part.size], columns, time)
 
     def read(self, captured: list[Any], *, checked: bool = False) -> DataFrame:
-        """Rows of files with the stream's columns, the text of rows that do not parse, and the file of each.
-
-        With `checked` it is known that all of them parse: only what a query needs is looked at.
-        """
-        assert self.declared is not None
-        self.spark()  # first: it is Spark's parser that reads the types of columns
+        """Rows of files with CORRUPT, ORIGIN and PARTITION; with `checked` it is known that all of them parse."""
         taken = [Part.of(each) for stretch in captured for each in stretch]
-        paths = [self._path(part) for part in taken]
-        if not taken:
-            return self._empty()
-        if self.format in CALLED:
-            frames = [self._columnar(paths)]
-        elif self.format == "text":
-            frames = [self._lines(paths)]
-        else:
-            groups: dict[_Shape, list[str]] = {}
-            for part, path in zip(taken, paths, strict=True):
-                groups.setdefault(self._shape(part), []).append(path)
-            frames = [self._text(group, shape, checked) for shape, group in groups.items()]
-        whole = frames[0]
-        for frame in frames[1:]:
-            whole = whole.unionByName(frame)
-        return whole
-
-    def _empty(self) -> DataFrame:
-        from anabranch.engine.frames import struct
-
-        assert self.declared is not None
-        extra = tuple(Field(name, "string") for name in ("_corrupt", "_origin", "_partition"))
-        return self.spark().createDataFrame([], struct((*self.declared, *extra)))
-
-    def _shape(self, part: Part) -> _Shape:
-        if self.format not in SEPARATED:
-            return _Shape()
-        return _Shape(self._header(part.name), part.start > 0, self.layout(part).multiline)
-
-    def _text(self, names: list[str], shape: _Shape, checked: bool) -> DataFrame:
-        """CSV columns go by the names in the header where there is one, by position otherwise."""
-        from anabranch.engine.frames import struct
-
-        assert self.declared is not None
-        types = {field.name.lower(): field for field in self.declared}
-        columns, header = self.declared, shape.header
-        missing: set[str] = set()
-        if header is not None:
-            columns = tuple(types.get(name.lower(), Field(f"_other_{i}", "string")) for i, name in enumerate(header))
-            missing = set(types) - {name.lower() for name in header}
-            if missing == set(types):
-                have = ", ".join(field.name for field in self.declared)
-                raise SourceError(
-                    f"{names[0]}: none of the columns in its header is a column of the stream",
-                    hint=f"the header has {', '.join(header[:8])}; the stream has {have}",
-                )
-        reader = shape.apply(self._reader(infer=False)).option("mode", "PERMISSIVE")
-        if not checked:
-            columns = (*columns, Field("_corrupt", "string"))
-            reader = reader.option("columnNameOfCorruptRecord", "_corrupt")
-        frame = reader.schema(struct(columns)).load(names)
-        items = [
-            f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}"
-            if field.name.lower() in missing
-            else quote_name(types[field.name.lower()].name)
-            for field in self.declared
-        ]
-        if checked:
-            return frame.selectExpr(*items)
-        # Spark parses only the columns that a query needs: whether a row is bad would depend on who asks. This never
-        # true condition needs all of them.
-        every = ", ".join(quote_name(name) for name in frame.columns if name != "_corrupt")
-        corrupt = f"IF(coalesce(_corrupt, '') = '\\u0000' AND xxhash64({every}) = 0, NULL, _corrupt) AS _corrupt"
-        return frame.selectExpr(*items, corrupt, "input_file_name() AS _origin", "'' AS _partition")
-
-    def _columnar(self, names: list[str]) -> DataFrame:
-        """Columns by name, cast to the stream's types; a file without one of them has NULL there.
-
-        The schema is read from the files here, once a shape of file: Spark would start a job for it in every run.
-        """
-        shapes: dict[str, list[str]] = {}
-        for name in names:
-            shapes.setdefault(self._shape_of(name), []).append(name)
-        frames = [self._one_shape(shape, group) for shape, group in shapes.items()]
-        whole = frames[0]
-        for frame in frames[1:]:
-            whole = whole.unionByName(frame)
-        return whole
-
-    def _lines(self, names: list[str]) -> DataFrame:
-        """Lines of text, as the one column of the stream."""
-        assert self.declared is not None
-        if len(self.declared) != 1:
-            raise SourceError(
-                f"lines of text are one column, and the stream has {len(self.declared)}",
-                hint="CREATE STREAM s (line STRING) FROM text('...')",
-            )
-        (column,) = self.declared
-        return (
-            self._reader(infer=False)
-            .load(names)
-            .selectExpr(
-                f"CAST(value AS {column.type}) AS {quote_name(column.name)}",
-                "CAST(NULL AS STRING) AS _corrupt",
-                "input_file_name() AS _origin",
-                "'' AS _partition",
-            )
-        )
-
-    def _one_shape(self, shape: str, names: list[str]) -> DataFrame:
-        assert self.declared is not None
-        schema, origin = self._schema_of(shape, names[0]), "input_file_name()"
-        if self.format == "avro":
-            own = [Field(each.name, each.dataType.simpleString()) for each in schema.fields]
-            frame, origin = avro_files.frame(self.spark(), names, own), avro_files.FILE
-        else:
-            frame = self._reader(infer=False).schema(schema).load(names)
-        have = {field.name.lower(): field.name for field in schema.fields}
-        items = [
-            f"CAST({quote_name(have[field.name.lower()])} AS {field.type}) AS {quote_name(field.name)}"
-            if field.name.lower() in have
-            else f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}"
-            for field in self.declared
-        ]
-        # Not _metadata.file_path: once asked for, Spark makes all of _metadata for every row, needed or not.
-        return frame.selectExpr(*items, "CAST(NULL AS STRING) AS _corrupt", f"{origin} AS _origin", "'' AS _partition")
-
-    def _reader(self, *, infer: bool) -> DataFrameReader:
-        return reader(self.spark(), self.format, self.options, infer=infer)
-
-    def header(self, name: str) -> tuple[str, ...] | None:
-        """The names of the columns of a CSV file, if its first line has them."""
-        return self._header(name)
-
-    def _header(self, name: str) -> tuple[str, ...] | None:
-        """The names in the first line of a CSV file; None if it is a row.
-
-        Where nothing is said about a header, a first line that holds only names of columns is one.
-        """
-        given = self.options.get("header")
-        if given is not None and not _is_true(given):
-            return None
-        with self.open_text(name) as lines:
-            if len(self.dialect.separator) == 1:
-                names = next(self.dialect.rows(lines), [])
-            else:
-                names = lines.readline().rstrip("\r\n").split(self.dialect.separator)
-        found = _distinct([each.strip() for each in names])
-        if not found:
-            return None  # an empty file
-        if given is None and self.declared is not None:
-            declared = {field.name.lower() for field in self.declared}
-            if not {each.lower() for each in found} <= declared:
-                return None
-        return found
-
-    # ---- where files are
-
-    def status(self, name: str) -> tuple[int, int] | None:
-        """Size and time of change of a file; None if it is gone."""
-        return _status(name)
+        return self.reader.rows([(part, self._path(part)) for part in taken], checked=checked)
 
     def mark(self, name: str, end: int) -> str | None:
         return parts.mark_of(name, end)
-
-    def open(self, name: str) -> IO[bytes]:
-        return open(name, "rb")
-
-    def open_text(self, name: str) -> IO[str]:
-        return open_text(name)
-
-    def has_long_number(self, name: str, digits: int) -> bool:
-        return has_long_number(name, digits)
-
-    def explain(self, rows: Sequence[tuple[str, str]]) -> list[why.Why]:
-        """The lines of texts that are no rows of the stream, and why they are none; each is given with its origin."""
-        by_origin: dict[str, list[str]] = {}
-        for origin, raw in rows:
-            by_origin.setdefault(origin, []).append(raw)
-        lines = {origin: self._lines_of(origin, texts) for origin, texts in by_origin.items()}
-        names = {origin: self._names(parts.file_and_start(origin)[0]) for origin in by_origin}
-        assert self.declared is not None
-        reasons = why.reasons(self.spark(), rows, self.format, self.dialect, names, self.declared)
-        pairs = zip(rows, reasons, strict=True)
-        return [found._replace(line=lines[origin].get(_first_line(raw))) for (origin, raw), found in pairs]
-
-    def _names(self, name: str) -> tuple[str, ...]:
-        """The names of the columns of a file, in their order."""
-        assert self.declared is not None
-        header = self._header(name) if self.format in SEPARATED and self.status(name) else None
-        return header or tuple(field.name for field in self.declared)
-
-    def _lines_of(self, origin: str, raw: list[str]) -> dict[str, int]:
-        """The line numbers of texts, by their first lines."""
-        wanted = set(map(_first_line, raw))
-        found: dict[str, int] = {}
-        path, start = parts.file_and_start(origin)
-        if not os.path.exists(path):
-            return found
-        before = parts.count_lines(path, 0, start)
-        with open_text(path) as lines:
-            for number, line in enumerate(lines, start=1):
-                text = line.rstrip("\r\n")
-                if number > before and text in wanted and text not in found:
-                    found[text] = number
-                    if len(found) == len(wanted):
-                        break
-        return found
-
-
-def reader(spark: SparkSession, format: str, options: Mapping[str, Any], *, infer: bool) -> DataFrameReader:
-    """Spark's reader for a format, with the user's options on top of ours."""
-    made = spark.read.format("csv" if format == "tsv" else format)
-    if format == "tsv":
-        made = made.option("sep", "\t")
-    if format in SEPARATED:  # RFC 4180: a quote within quotes is doubled
-        made = made.option("escape", str({name.lower(): value for name, value in options.items()}.get("quote", '"')))
-    if infer and format in SEPARATED:
-        made = made.option("inferSchema", "true").option("header", "true")
-    if infer and format in ("json", "xml"):
-        made = made.option("mode", "DROPMALFORMED")
-    for name, value in options.items():
-        made = made.option(name, str(value).lower() if isinstance(value, bool) else str(value))
-    return made
-
-
-def _shape_of(file: IO[bytes], format: str) -> str:
-    """The columns of a columnar file, as a text that is the same for files that Spark can read together."""
-    if format == "parquet":
-        import pyarrow.parquet as parquet
-
-        return str(parquet.read_schema(file).remove_metadata())
-    if format == "avro":
-        return json.dumps(avro_files.schema_of(file))
-    from pyarrow import orc
-
-    return str(orc.ORCFile(file).schema)
-
-
-def _first_line(text: str) -> str:
-    return text.split("\n", 1)[0].rstrip("\r")
-
-
-def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns as Spark makes them of a header: none is empty, and none is there twice."""
-    often = Counter(name.lower() for name in names)
-    return tuple(
-        f"_c{place}" if not name else f"{name}{place}" if often[name.lower()] > 1 else name
-        for place, name in enumerate(names)
-    )
-
-
-def _status(name: str) -> tuple[int, int] | None:
-    """Size and time of change of a file; None if it is gone."""
-    try:
-        status = os.stat(name)
-    except FileNotFoundError:
-        return None
-    return status.st_size, status.st_mtime_ns
 
 
 def _begins_a_line(name: str, place: int) -> bool:
     with open(name, "rb") as file:
         file.seek(place)
         return file.read(1) in (b"\n", b"\r")
-
-
-def _is_true(value: Any) -> bool:
-    return bool(str(value).lower() == "true")
-
-
-def open_text(name: str) -> IO[str]:
-    return io.TextIOWrapper(parts.open_bytes(name), encoding="utf-8-sig", errors="replace", newline="")
-
-
-def count_rows(name: str, format: str) -> int:
-    """About how many rows a file has: exact for Parquet and for lines of text."""
-    try:
-        if format == "parquet":
-            import pyarrow.parquet as parquet
-
-            return int(parquet.read_metadata(name).num_rows)
-        if format == "avro":
-            with open(name, "rb") as file:
-                return avro_files.count_rows(file)
-        with open_text(name) as lines:
-            return sum(1 for _ in lines)
-    except (OSError, ValueError):
-        return 0

@@ -43,7 +43,7 @@ class Relation:
 
 def relation(files: FilesSource, names: Sequence[str]) -> Relation:
     """What files hold; raises Uncertain."""
-    if files.options or files.skips:
+    if files.reader.options or files.skips:
         raise Uncertain("options of files are Spark's")
     if any(name.endswith(COMPRESSED) for name in names):
         raise Uncertain("a file is compressed")
@@ -62,18 +62,19 @@ def relation(files: FilesSource, names: Sequence[str]) -> Relation:
 
 
 def _csv(files: FilesSource, names: Sequence[str]) -> Relation:
-    headers = {files.header(name) for name in names}
+    headers = {files.reader.header(name) for name in names}
     header = headers.pop()
     if headers or header is None:
         raise Uncertain("files have different headers")
     _check_names(header)
-    found = certain_types(names, header, files.dialect)
+    found = certain_types(names, header, files.reader.dialect)
     fields = tuple(Field(name, type) for name, type in found.columns)
     columns = ", ".join(f"{quoted_text(each.name)}: '{_READ.get(each.type, 'VARCHAR')}'" for each in fields)
     line_end = {"\n": r"\n", "\r\n": r"\r\n"}[found.line_end]
+    separator = quoted_text(files.reader.dialect.separator)
     read = (
         f"read_csv({path_list(list(names))}, columns = {{{columns}}}, auto_detect = false, header = true,"
-        f" delim = {quoted_text(files.dialect.separator)}, quote = '\"', escape = '\"', nullstr = '', comment = '',"
+        f" delim = {separator}, quote = '\"', escape = '\"', nullstr = '', comment = '',"
         f" new_line = '{line_end}', hive_partitioning = false)"
     )
     items = ", ".join(

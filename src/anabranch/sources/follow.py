@@ -114,14 +114,14 @@ class FollowSource(FilesSource):
     def _take(self, file: _File, at: int, max_rows: int | None, gaps: list[str], *, over: bool) -> Stretch | None:
         """The next lines of a file; of one that is `over`, the last need not be ended."""
         limit = min(file.size, at + MOST)
-        end = parts.last_line_end(file.name, at, limit, self._quote)
+        end = parts.last_line_end(file.name, at, limit, self.reader.quote)
         if over and limit == file.size:
             end = limit
         elif end == at and limit < file.size:
             raise SourceError(f"{file.name}: the line at byte {at} is longer than {MOST:,} bytes")
         whole = end
         if max_rows is not None:
-            end = parts.line_end(file.name, at, end, max_rows + (at == 0), self._quote)
+            end = parts.line_end(file.name, at, end, max_rows + (at == 0), self.reader.quote)
         self.waits = end < whole
         if end == at and not gaps:
             return None
@@ -137,15 +137,15 @@ class FollowSource(FilesSource):
         self._forget()
         self._copies = f"follow{uuid.uuid4().hex[:12]}"
         header, taken = b"", Part(name, end, 0, start)
-        lines = self.layout(taken).unclosed
-        bad += [replace(row, source=self.path) for row in self.unclosed(taken)]
+        lines = self.reader.layout(taken).unclosed
+        bad += [replace(row, source=self.path) for row in self.reader.unclosed(taken)]
         cut = [(line.start, line.start + len(line.content)) for line in lines]
         path = parts.copy_of(taken, self._scratch(), self._copies, cut)
-        self._layouts.clear()
+        self.reader.forget_layouts()
         target = Path(path.removesuffix(name)) / self.path.lstrip("/")  # by the name that is followed
-        if start and self.format in ("csv", "tsv") and self._header(name) is not None:
+        if start and self.format in ("csv", "tsv") and self.reader.header(name) is not None:
             with open(name, "rb") as file:
-                header = file.read(parts.line_end(name, 0, start, 1, self._quote))
+                header = file.read(parts.line_end(name, 0, start, 1, self.reader.quote))
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(header + Path(path).read_bytes())
         status = os.stat(target)

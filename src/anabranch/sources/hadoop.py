@@ -13,6 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from anabranch.errors import SourceError
 from anabranch.sources.listing import File, is_shown
+from anabranch.sources.parts import Part, open_compressed
+from anabranch.sources.quotes import Dialect, Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +77,17 @@ class Store:
     def open(self, name: str) -> IO[bytes]:
         size = (self.status(name) or (0, 0))[0]
         return io.BufferedReader(_Object(self, name, size), 1 << 16)
+
+    def open_text(self, name: str) -> IO[str]:
+        content = open_compressed(self.open(name), name)
+        return io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace", newline="")
+
+    def has_long_number(self, name: str, digits: int) -> bool:
+        return True  # nobody looks
+
+    def layout(self, part: Part, dialect: Dialect) -> Layout:
+        """Whether there are newlines within quotes is not looked up: it would take reading all of it."""
+        return Layout(multiline=True)
 
     def bytes(self, name: str, start: int, count: int) -> bytes:
         def read(system: Any, jvm: Any) -> bytes:

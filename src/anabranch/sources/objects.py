@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
 from anabranch.sources.base import SourceChanged
 from anabranch.sources.files import FilesSource
 from anabranch.sources.hadoop import Objects, Store, url
 from anabranch.sources.listing import File
-from anabranch.sources.parts import Part, open_compressed
-from anabranch.sources.paths import SEPARATED
-from anabranch.sources.quotes import Layout
-from anabranch.types import Field
+from anabranch.sources.parts import Part
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,18 +27,14 @@ class ObjectsSource(FilesSource):
         self,
         options: Mapping[str, Any],
         spark: Callable[[], SparkSession],
-        fields: tuple[Field, ...] | None = None,
-        seen: Callable[[], list[Any]] = list,
-        *,
-        now: Callable[[], int] | None = None,
-        scratch: Callable[[], Path] | None = None,
-        **others: Any,
+        *others: Any,
+        **named: Any,
     ) -> None:
-        super().__init__(options, spark, fields, seen, now=now, scratch=scratch, **others)
+        self.store = Store(url(str(options["path"])), spark)
+        super().__init__(options, spark, *others, files=self.store, **named)
         if self.format == "avro":
             hint = "spark(format => 'avro', path => '...') does, with Spark's package spark-avro in spark.jars.packages"
             raise SourceError("Avro files of a store are not read by name", hint=hint)
-        self.store = Store(url(self.path), spark)
         self._listing = Objects(self.store)
 
     def listing(self) -> list[File]:
@@ -69,13 +60,8 @@ class ObjectsSource(FilesSource):
     def _count_rows(self, part: Part) -> int:
         return max(1, part.size // _ROW)
 
-    def layout(self, part: Part) -> Layout:
-        """Whether there are newlines within quotes is not looked up: it would take reading all of it."""
-        given = {name.lower(): str(value).lower() for name, value in self.options.items()}.get("multiline", "true")
-        return Layout(multiline=self.format in SEPARATED and given == "true")
-
     def _path(self, part: Part) -> str:
-        status = self.status(part.name)
+        status = self.store.status(part.name)
         if status is None:
             raise SourceError(
                 f"the file {part.name} has disappeared",
@@ -90,21 +76,8 @@ class ObjectsSource(FilesSource):
 
     def verify(self, captured: list[Any]) -> None:
         for part in (Part.of(each) for stretch in captured for each in stretch):
-            if self.status(part.name) != (part.end, part.time):
+            if self.store.status(part.name) != (part.end, part.time):
                 raise SourceChanged(f"the file {part.name} changed while it was read")
-
-    def status(self, name: str) -> tuple[int, int] | None:
-        return self.store.status(name)
-
-    def open(self, name: str) -> IO[bytes]:
-        return self.store.open(name)
-
-    def open_text(self, name: str) -> IO[str]:
-        content = open_compressed(self.store.open(name), name)
-        return io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace", newline="")
-
-    def has_long_number(self, name: str, digits: int) -> bool:
-        return True
 
     def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         return None

@@ -44,7 +44,7 @@ class SchemaChange:
 def compare(where: str, have: Sequence[Field], stream: Sequence[Field], *, inferred: bool) -> SchemaChange | None:
     """How columns differ from those of the stream. A type that is not told is an empty text, and fits any.
 
-    >>> compare("f", [Field("a", "int"), Field("b", "")], [Field("a", "bigint")], inferred=True).told()
+    >>> compare("f", [Field("a", "int"), Field("b", "")], [Field("a", "bigint")], inferred=True).message()
     'f has other columns than the stream; new: b'
     >>> compare("f", [Field("a", "int"), Field("b", "")], [Field("A", "string")], inferred=False)
     """

@@ -10,8 +10,9 @@ from anabranch.sql.columns import Scope, names_in, of_the_language, type_spans
 from anabranch.sql.durations import is_unit
 from anabranch.sql.functions import builtin, calls, counts_of
 from anabranch.sql.group_windows import PART_OF
-from anabranch.sql.lexer import Token, normal_form
+from anabranch.sql.lexer import Token
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import Select
 from anabranch.sql.text import Span, words
 
@@ -35,7 +36,7 @@ def function_problems(text: str, tokens: Sequence[Token], own: Collection[str]) 
             meant = nearest(name, [*builtin(), *OWN_AGGREGATES, *own])
             hint = f"did you mean {meant}?" if meant else f"CREATE FUNCTION {token.name} AS '...' makes one of Python's"
             message = f"there is no function {token.name}"
-            yield UnknownFunction(message, text=text, start=token.start, end=token.end, hint=hint)
+            yield UnknownFunction(message, text=text, at=token, hint=hint)
             continue
         inside = tokens[index + 2 : closing(tokens, index + 1)]
         given = _count(inside)
@@ -70,10 +71,10 @@ def grouping_problems(text: str, select: Select, scope: Scope) -> Iterator[SqlEr
         return
     if any(token.upper in ("OVER", "SELECT") or token.text in ("[", "->") for i in select.items for token in i.tokens):
         return  # an aggregate over a window, or a subquery, has columns of its own
-    grouped = {normal_form(list(part.tokens)).lower() for part in select.group}
+    grouped = {normal_form(part.tokens).lower() for part in select.group}
     grouped |= {each.rpartition(".")[2].strip() for each in grouped}
     for number, item in enumerate(select.items, start=1):
-        whole = normal_form(list(item.tokens)).lower()
+        whole = normal_form(item.tokens).lower()
         if item.star or {whole, str(number), (item.alias or whole).lower()} & grouped:
             continue
         outside = _outside(item.tokens, [call.span for call in found[number - 1]])
@@ -88,7 +89,7 @@ def grouping_problems(text: str, select: Select, scope: Scope) -> Iterator[SqlEr
                 shown = span.of(text)
                 hint = f"add it to GROUP BY, aggregate it, or use any_value({shown}) if any of its values will do"
                 message = f"{shown} is neither grouped by nor aggregated"
-                yield SqlError(message, text=text, start=span.start, end=span.end, hint=hint)
+                yield SqlError(message, text=text, at=span, hint=hint)
                 break
 
 

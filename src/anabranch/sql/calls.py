@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.sql.lexer import CLOSING, OPENING, STRING, Token, normal_form
+from anabranch.sql.lexer import CLOSING, OPENING, STRING, Token
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.text import Span, words
 
 #: Every aggregate of Spark 4.3; those without a mergeable form are recomputed over kept rows.
@@ -72,9 +73,9 @@ class Call:
     @property
     def key(self) -> str:
         """Equal for equivalent calls."""
-        arguments = ", ".join(normal_form(list(argument)) for argument in self.arguments)
-        order = " " + normal_form(list(self.order)) if self.order else ""
-        condition = "" if self.condition is None else " filter " + normal_form(list(self.condition))
+        arguments = ", ".join(normal_form(argument) for argument in self.arguments)
+        order = " " + normal_form(self.order) if self.order else ""
+        condition = "" if self.condition is None else " filter " + normal_form(self.condition)
         return f"{self.name}({'distinct ' if self.distinct else ''}{arguments or '*'}){order}{condition}"
 
 
@@ -228,6 +229,12 @@ def chains(tokens: Sequence[Token]) -> Iterator[Chain]:
         if index < len(tokens) and tokens[index].text == "(":
             continue
         yield Chain(tuple(parts), Span(tokens[start].start, tokens[index - 1].end))
+
+
+def only_name(tokens: Sequence[Token]) -> Chain | None:
+    """The name that an expression consists of, if it is nothing else."""
+    named = list(chains(tokens))
+    return named[0] if len(named) == 1 and named[0].span == tokens[0].span.to(tokens[-1].span) else None
 
 
 def generators(tokens: Sequence[Token]) -> Iterator[Token]:

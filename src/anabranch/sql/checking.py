@@ -233,8 +233,7 @@ class _Script:
                 raise NotSupported(
                     "a view reads streams, views and tables",
                     text=statement.text,
-                    start=relation.span.start,
-                    end=relation.span.end,
+                    at=relation.span,
                     hint=made_first(relation),
                 )
         return columns, reads
@@ -302,11 +301,7 @@ class _Script:
         if found is None:
             names = [made.name for made in self.known.values() if made.kind in kinds]
             raise UnknownName(
-                f"there is no {wanted} {name}",
-                text=statement.text,
-                start=name.span.start,
-                end=name.span.end,
-                hint=did_you_mean(str(name), names),
+                f"there is no {wanted} {name}", text=statement.text, at=name.span, hint=did_you_mean(str(name), names)
             )
         if found.kind not in kinds:
             changes = found.kind == "stream" and isinstance(statement, syntax.Update | syntax.Delete)
@@ -316,8 +311,7 @@ class _Script:
             raise NotSupported(
                 f"the rows of {found.name} come from its source",
                 text=statement.text,
-                start=name.span.start,
-                end=name.span.end,
+                at=name.span,
                 hint="a stream without FROM takes INSERT and COPY",
             )
         return found
@@ -398,8 +392,7 @@ class _Script:
             raise NotSupported(
                 "no window closes in this query",
                 text=statement.text,
-                start=query.emission.span.start,
-                end=query.emission.span.end,
+                at=query.emission.span,
                 hint="EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE, HOP or other windows",
             )
         self._closing += [(what, name) for name in sorted(reads)]

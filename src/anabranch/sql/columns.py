@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.errors import SqlError, UnknownName, WrongType, did_you_mean
-from anabranch.sql.calls import Chain, chains, closing
+from anabranch.sql.calls import Chain, chains, closing, only_name
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import QUOTED, STRING, WORD, Token
 from anabranch.sql.syntax import (
@@ -108,7 +108,7 @@ def check_window(text: str, window: WindowSpec, columns: Columns) -> None:
             hint = f"the time of a window is window_time({found}): put a query around it that shows that as a column"
     if message is not None:
         span = window.time_span
-        raise WrongType(message, text=text, start=span.start, end=span.end, hint=hint)
+        raise WrongType(message, text=text, at=span, hint=hint)
 
 
 def _found(text: str, name: str, span: Span, columns: Columns) -> str:
@@ -122,7 +122,7 @@ def _found(text: str, name: str, span: Span, columns: Columns) -> str:
 def _unknown(text: str, name: str, span: Span, known: Sequence[str] | Columns, hint: str | None = None) -> UnknownName:
     shown = [each for each in known if not each.rpartition(".")[2].startswith("__")]
     hint = hint or did_you_mean(name, shown)
-    return UnknownName(f"there is no column {name}", text=text, start=span.start, end=span.end, hint=hint)
+    return UnknownName(f"there is no column {name}", text=text, at=span, hint=hint)
 
 
 @dataclass
@@ -292,8 +292,7 @@ class Resolver:
                 UnknownName(
                     f"there is no column or relation {parts[0]} here",
                     text=self.text,
-                    start=span.start,
-                    end=span.end,
+                    at=span,
                     hint=did_you_mean(parts[0], known),
                 )
             )
@@ -334,9 +333,8 @@ def _renamed(columns: Columns | None, given: tuple[str, ...]) -> Columns | None:
 
 def _plain_name(tokens: Sequence[Token]) -> str | None:
     """The output name of `price` or `b.price`."""
-    named = list(chains(tokens))
-    whole = len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end)
-    return named[0].parts[-1] if whole else None
+    named = only_name(tokens)
+    return named.parts[-1] if named is not None else None
 
 
 def _given_names(items: Sequence[Item]) -> Iterator[str]:

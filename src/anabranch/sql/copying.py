@@ -41,8 +41,7 @@ def take_copy(cursor: Cursor) -> Statement:
         raise NotSupported(
             "COPY fills all columns",
             text=cursor.text,
-            start=cursor.current.start,
-            end=cursor.current.end,
+            at=cursor.current,
             hint="INSERT INTO s (a, b) SELECT a, b FROM 'file' fills some of them",
         )
     if not cursor.take("FROM"):
@@ -101,7 +100,7 @@ def _take_option(cursor: Cursor, options: Options, spans: dict[str, Span], *, br
             hint="as in (header => true, sep => ';')",
         )
     if name in options:
-        raise SyntaxProblem(f"{word.text} is said twice", text=cursor.text, start=word.start, end=word.end)
+        raise SyntaxProblem(f"{word.text} is said twice", text=cursor.text, at=word)
     options[name] = value
     spans[name] = Span(word.start, cursor.previous.end)
 

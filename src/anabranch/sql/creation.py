@@ -39,12 +39,7 @@ def take_create(cursor: Cursor) -> Statement:
     kind = cursor.current.upper
     if kind not in ("STREAM", "SOURCE", "TABLE", "VIEW", "SINK", "FUNCTION"):
         if kind == "SAMPLE":
-            raise NotSupported(
-                f"CREATE {kind} is not supported yet",
-                text=cursor.text,
-                start=cursor.current.start,
-                end=cursor.current.end,
-            )
+            raise NotSupported(f"CREATE {kind} is not supported yet", text=cursor.text, at=cursor.current)
         raise cursor.problem(
             "expected STREAM, TABLE, VIEW, SINK or FUNCTION",
             known=("STREAM", "TABLE", "VIEW", "SINK", "SOURCE", "FUNCTION"),
@@ -53,8 +48,7 @@ def take_create(cursor: Cursor) -> Statement:
         raise NotSupported(
             "a sink cannot be replaced: what it wrote would stay",
             text=cursor.text,
-            start=cursor.current.start,
-            end=cursor.current.end,
+            at=cursor.current,
             hint="DROP SINK first, and give the new one an empty folder",
         )
     cursor.advance()
@@ -82,11 +76,7 @@ def take_alter(cursor: Cursor) -> Statement:
     cursor.take("MATERIALIZED")
     if cursor.current.upper in ("STREAM", "SOURCE", "TABLE"):
         raise NotSupported(
-            "only a view can be altered",
-            text=cursor.text,
-            start=cursor.current.start,
-            end=cursor.current.end,
-            hint="ALTER VIEW v AS SELECT ...",
+            "only a view can be altered", text=cursor.text, at=cursor.current, hint="ALTER VIEW v AS SELECT ..."
         )
     cursor.expect("VIEW")
     name = cursor.dotted_name("the name of the view")
@@ -153,11 +143,7 @@ def _create_table(
         del cursor.tokens[-4:-1]
     if watermark is not None:
         raise SyntaxProblem(
-            "a table has no watermark",
-            text=cursor.text,
-            start=watermark.span.start,
-            end=watermark.span.end,
-            hint="CREATE STREAM makes a stream",
+            "a table has no watermark", text=cursor.text, at=watermark.span, hint="CREATE STREAM makes a stream"
         )
     if cursor.take("FROM"):
         source = _source(cursor)
@@ -284,7 +270,7 @@ def _columns(cursor: Cursor) -> tuple[tuple[ColumnDefinition, ...], Watermark | 
 def _column(cursor: Cursor, before: list[ColumnDefinition]) -> ColumnDefinition:
     token = cursor.expect_name("a column name")
     if any(column.name.lower() == token.name.lower() for column in before):
-        raise SyntaxProblem(f"there are two columns {token.name}", text=cursor.text, start=token.start, end=token.end)
+        raise SyntaxProblem(f"there are two columns {token.name}", text=cursor.text, at=token)
     type = _type(cursor, f"expected the type of {token.name}")
     span = Span(token.start, cursor.previous.end)
     cursor.take("NOT", "NULL")
@@ -328,8 +314,7 @@ def _call(cursor: Cursor, expected: str) -> SourceSpec:
             raise SyntaxProblem(
                 f"the option {name} must be a literal",
                 text=cursor.text,
-                start=argument.span.start,
-                end=argument.span.end,
+                at=argument.span,
                 hint="or env('NAME') for a variable of the environment, secret('name') for a line of the secrets file",
             )
         options[name] = value

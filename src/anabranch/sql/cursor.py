@@ -124,8 +124,7 @@ class Cursor:
             raise SyntaxProblem(
                 f"{whole.of(self.text)} is not a plain name",
                 text=self.text,
-                start=whole.start,
-                end=whole.end,
+                at=whole,
                 hint=f"write it in backquotes: `{whole.of(self.text)}`",
             )
 
@@ -137,16 +136,12 @@ class Cursor:
             token = self.advance()
             if token.kind == END:
                 raise SyntaxProblem(
-                    "this bracket is not closed",
-                    text=self.text,
-                    start=opened.start,
-                    end=opened.end,
-                    hint=f"add {OPENING[opened.text]}",
+                    "this bracket is not closed", text=self.text, at=opened, hint=f"add {OPENING[opened.text]}"
                 )
             if token.kind == SYMBOL and token.text in OPENING:
                 stack.append(OPENING[token.text])
             elif token.kind == SYMBOL and token.text in CLOSING and token.text != stack.pop():
-                raise SyntaxProblem(f"{token.text} closes nothing", text=self.text, start=token.start, end=token.end)
+                raise SyntaxProblem(f"{token.text} closes nothing", text=self.text, at=token)
 
     def problem(self, message: str, *, also: tuple[str, ...] = (), known: tuple[str, ...] = ()) -> SyntaxProblem:
         token = self.current

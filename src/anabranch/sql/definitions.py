@@ -22,7 +22,7 @@ KEY_TYPES = words("string varchar char tinyint byte smallint short int integer b
 
 
 def wrong(statement: Statement, span: Span, message: str, hint: str | None = None) -> SqlError:
-    return SqlError(message, text=statement.text, start=span.start, end=span.end, hint=hint)
+    return SqlError(message, text=statement.text, at=span, hint=hint)
 
 
 def no_column(statement: Statement, span: Span, owner: str, name: str, columns: Iterable[str]) -> UnknownName:
@@ -31,7 +31,7 @@ def no_column(statement: Statement, span: Span, owner: str, name: str, columns: 
 
 def _has_no(statement: Statement, span: Span, message: str, name: str, known: Iterable[str]) -> UnknownName:
     hint = did_you_mean(name, known)
-    return UnknownName(message, text=statement.text, start=span.start, end=span.end, hint=hint)
+    return UnknownName(message, text=statement.text, at=span, hint=hint)
 
 
 def check_watermark(statement: Statement, mark: syntax.Watermark, columns: Columns) -> str:
@@ -53,8 +53,7 @@ def check_watermark(statement: Statement, mark: syntax.Watermark, columns: Colum
         raise NotSupported(
             "the clock says nothing about the times of rows that do not come as they happen",
             text=statement.text,
-            start=mark.lull.start,
-            end=mark.lull.end,
+            at=mark.lull,
             hint="THEN BY CLOCK is for live sources (rate, kafka); elsewhere progress moves by ADVANCE STREAM s TO ...",
         )
     return time
@@ -69,8 +68,7 @@ def _check_key(statement: Statement, key: syntax.Name, columns: Columns) -> None
         raise WrongType(
             f"progress cannot go by {found}, which is a {type.upper()}",
             text=statement.text,
-            start=key.span.start,
-            end=key.span.end,
+            at=key.span,
             hint="PER KEY takes a column of text, whole numbers, booleans or dates",
         )
 
@@ -87,8 +85,7 @@ def _event_time(statement: Statement, mark: syntax.Watermark, columns: Columns) 
         raise WrongType(
             f"the event time {found} is a {type.upper()}, not a TIMESTAMP",
             text=statement.text,
-            start=mark.span.start,
-            end=mark.span.end,
+            at=mark.span,
             hint=hint,
         )
     return found
@@ -117,7 +114,7 @@ def check_options(
     except SourceError as error:
         span = spans.get(error.option, place) if isinstance(error, registry.WrongOption) else place
         found = UnknownName if "has no option" in error.message else SqlError
-        raise found(error.message, text=statement.text, start=span.start, end=span.end, hint=error.hint) from error
+        raise found(error.message, text=statement.text, at=span, hint=error.hint) from error
 
 
 def check_policies(statement: syntax.CreateStream) -> None:

@@ -142,8 +142,7 @@ def _take_range(cursor: Cursor, amount: Token, start: int) -> int:
         raise SyntaxProblem(
             f"{first} TO {last} has no fixed length: months and years differ",
             text=cursor.text,
-            start=span.start,
-            end=span.end,
+            at=span,
             hint="use days: INTERVAL 30 DAYS",
         )
     order = list(_FIELDS)
@@ -151,8 +150,7 @@ def _take_range(cursor: Cursor, amount: Token, start: int) -> int:
         raise SyntaxProblem(
             f"there is no interval from {first} TO {last}",
             text=cursor.text,
-            start=span.start,
-            end=span.end,
+            at=span,
             hint="as in DAY TO SECOND, HOUR TO MINUTE, MINUTE TO SECOND",
         )
     cursor.advance()
@@ -163,8 +161,7 @@ def _take_range(cursor: Cursor, amount: Token, start: int) -> int:
         raise SyntaxProblem(
             f"{amount.text} is no interval {first} TO {last}",
             text=cursor.text,
-            start=span.start,
-            end=span.end,
+            at=span,
             hint=f"it is written '{shape}'",
         )
     return total

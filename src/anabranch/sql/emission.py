@@ -158,8 +158,7 @@ class _Clause:
             raise SyntaxProblem(
                 f"LATE {late.upper()} is about windows that were shown, and nothing here waits for a window",
                 text=self.cursor.text,
-                start=span.start,
-                end=span.end,
+                at=span,
                 hint=f"add EMIT ON WINDOW CLOSE in front of it, as in EMIT ON WINDOW CLOSE LATE {late.upper()}",
             )
         return Emission(

@@ -349,7 +349,7 @@ def _check(text: str, prefix: str, tokens: Sequence[Token]) -> None:
     if wrong is not None:
         message = f"expected a type before {wrong.text}" if wrong.kind == SYMBOL else f"there is no type {wrong.text}"
         hint = None if wrong.kind == SYMBOL else did_you_mean(wrong.text, _TYPE_STARTS)
-        raise SyntaxProblem(message, text=text, start=wrong.start, end=wrong.end, hint=hint)
+        raise SyntaxProblem(message, text=text, at=wrong, hint=hint)
     read, refusal = _reader()
     try:
         read(prefix + skeleton.text)
@@ -375,7 +375,7 @@ def _problem(text: str, tokens: Sequence[Token], offset: int, description: str) 
         message = f"expected {description.removeprefix('Expecting').strip()} before {token.text}"
     else:
         message = f"{token.text} does not fit here"
-    return SyntaxProblem(message, text=text, start=token.start, end=token.end)
+    return SyntaxProblem(message, text=text, at=token)
 
 
 def _around(tokens: Sequence[Token], index: int) -> Iterable[Token]:

@@ -13,11 +13,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from anabranch.algebra.windows.sql import MOST_BETWEEN
-from anabranch.errors import NotSupported, SqlError, SyntaxProblem
+from anabranch.errors import NotSupported, SqlError, problem
 from anabranch.sql.calls import calls_of, closing, split_commas
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import parse_duration, take_duration
-from anabranch.sql.lexer import END, NUMBER, STRING, Token, normal_form
+from anabranch.sql.lexer import END, NUMBER, STRING, Token
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.syntax import Expression, GroupWindow, Select, WindowKind, WindowSpec
 from anabranch.sql.text import Span
 from anabranch.sql.window_arguments import WindowArgument
@@ -53,12 +54,12 @@ def with_window(text: str, select: Select) -> Select:
     if len(windows) > 1 and not foreign:  # Spark reports the error
         return select
     if len(windows) > 1:
-        raise _wrong(text, windows[1].call.span, "a SELECT groups by one window, and this is another one")
+        raise problem(text, windows[1].call.span, "a SELECT groups by one window, and this is another one")
     (window,) = windows
     if window.spec is not None and not window.time and len(select.relations) != 1:
         message = "a window without a time column is one of GROUP BY over a single stream or view"
         hint = "name the column with the time first: TUMBLE(ts, INTERVAL ...)"
-        raise _wrong(text, window.call.span, message, hint)
+        raise problem(text, window.call.span, message, hint)
     intervals = any(token.upper == "INTERVAL" for token in window.call.tokens)
     items = tuple(item if item.alias is not None else replace(item, alias=_name(item.tokens)) for item in select.items)
     planned = foreign or intervals or any(map(calls_window_time, expressions))
@@ -74,10 +75,10 @@ def _check_part(text: str, call: Sequence[Token], found: Mapping[str, GroupWindo
     (name, part), span = PART_OF.get(call[0].upper, ("", "")), Span(call[0].start, call[-1].end)
     if part == "PROCTIME":
         hint = f"{name}_END is where a window ends; windows along ARRIVAL_TS go by when rows came"
-        raise NotSupported("windows have no time of processing", text=text, start=span.start, end=span.end, hint=hint)
+        raise NotSupported("windows have no time of processing", text=text, at=span, hint=hint)
     if part and normal_form([replace(call[0], text=name), *call[1:]]) not in found:
         message = f"{call[0].upper} goes with GROUP BY {name} of the same time and lengths"
-        raise _wrong(text, span, message, f"GROUP BY {name}{Span(call[1].start, span.end).of(text)}")
+        raise problem(text, span, message, f"GROUP BY {name}{Span(call[1].start, span.end).of(text)}")
 
 
 def _window(text: str, call: Sequence[Token]) -> GroupWindow:
@@ -86,14 +87,14 @@ def _window(text: str, call: Sequence[Token]) -> GroupWindow:
     expression = Expression(Span(call[0].start, call[-1].end), tuple(call))
     if word == "CUMULATE":
         hint = "FROM CUMULATE(TABLE t, DESCRIPTOR(ts), step, size) ... GROUP BY window_start, window_end"
-        raise _wrong(text, expression.span, "CUMULATE stands in FROM", hint)
+        raise problem(text, expression.span, "CUMULATE stands in FROM", hint)
     names, least = _FIGURES[word]
     timed = word in SPARK or (call[2].upper not in ("INTERVAL", "-") and call[2].kind not in (STRING, NUMBER))
     time, lengths = tuple(given[0]) if timed and given else (), given[timed:]
     fits = least <= len(lengths) <= len(names) and all(given)
     if not fits and word not in SPARK:
         message = f"in GROUP BY, {word} takes a column with the time and {' and '.join(names[:least])}"
-        raise _wrong(text, expression.span, message, f"as in {word}(ts{', INTERVAL 1 MINUTE' * least})")
+        raise problem(text, expression.span, message, f"as in {word}(ts{', INTERVAL 1 MINUTE' * least})")
     arguments = {name: _argument(text, each, name, word) for name, each in zip(names, lengths, strict=False) if each}
     known = {name: argument for name, argument in arguments.items() if argument is not None}
     whole = "session_window" if "gap" in names else "window"
@@ -133,17 +134,17 @@ def _check(
     """Lengths must be positive, and no slide longer than its window."""
     for name, argument in arguments.items():
         if argument.value <= 0 and name != "start":
-            raise _wrong(text, argument.span, f"the {name} of {function}() must be longer than nothing")
+            raise problem(text, argument.span, f"the {name} of {function}() must be longer than nothing")
     windows, start = size.value // slide.value, arguments.get("start")
     if not windows:
         hint = "HOP has windows with time between them: HOP(t, ts, slide, size)"
-        raise _wrong(text, slide.span, f"the slide of {function}() is at most as long as its windows", hint)
+        raise problem(text, slide.span, f"the slide of {function}() is at most as long as its windows", hint)
     if windows > MOST_BETWEEN:
         what = f"a row would be in {windows:,} windows, and {MOST_BETWEEN:,} are the most"
-        raise _wrong(text, slide.span, what, "give the windows a larger slide, or make them shorter")
+        raise problem(text, slide.span, what, "give the windows a larger slide, or make them shorter")
     if start is not None and abs(start.value) >= slide.value:
         hint = "windows start anew with each slide: what is left of it when slides are taken away is the same start"
-        raise _wrong(text, start.span, f"the start of {function}() is less than its slide", hint)
+        raise problem(text, start.span, f"the start of {function}() is less than its slide", hint)
 
 
 def _name(tokens: Sequence[Token]) -> str | None:
@@ -161,7 +162,3 @@ def _name(tokens: Sequence[Token]) -> str | None:
             return f"{name}.{behind[1]}" if called else behind[1]
         return None if behind else name
     return None
-
-
-def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)

@@ -7,12 +7,11 @@ the dialect that it rewrites out of the text by offset, and touches nothing else
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from anabranch.errors import SyntaxProblem
-from anabranch.sql.text import Span, quote_name
+from anabranch.sql.text import Span
 
 WORD, QUOTED, STRING, NUMBER, SYMBOL, END = "word", "quoted", "string", "number", "symbol", "end"
 
@@ -33,11 +32,6 @@ _PATTERN = re.compile(
 
 
 _BLANK = frozenset({"space", "comment", "hint"})
-
-#: Hints after SELECT, of any kind.
-HINTS = re.compile(r"/\*\+.*?\*/", re.DOTALL)
-#: An unquoted file name.
-FILE_NAME = re.compile(r"[^\s'\"`;,()]+\.(?:csv|tsv|tab|jsonl?|ndjson|parquet|pq|txt)(?:\.\w+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -136,25 +130,15 @@ def check_brackets(text: str, tokens: list[Token]) -> None:
         if token.text in OPENING:
             open_ones.append(token)
             if len(open_ones) > MAX_DEPTH:
-                raise SyntaxProblem(
-                    f"brackets nest deeper than {MAX_DEPTH} levels", text=text, start=token.start, end=token.end
-                )
+                raise SyntaxProblem(f"brackets nest deeper than {MAX_DEPTH} levels", text=text, at=token)
         elif token.text in CLOSING:
             if not open_ones or OPENING[open_ones[-1].text] != token.text:
                 expected = f"expected {OPENING[open_ones[-1].text]} first" if open_ones else None
-                raise SyntaxProblem(
-                    f"{token.text} closes nothing", text=text, start=token.start, end=token.end, hint=expected
-                )
+                raise SyntaxProblem(f"{token.text} closes nothing", text=text, at=token, hint=expected)
             open_ones.pop()
     if open_ones:
         last = open_ones[-1]
-        raise SyntaxProblem(
-            "this bracket is not closed",
-            text=text,
-            start=last.start,
-            end=last.end,
-            hint=f"add {OPENING[last.text]}",
-        )
+        raise SyntaxProblem("this bracket is not closed", text=text, at=last, hint=f"add {OPENING[last.text]}")
 
 
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
@@ -186,12 +170,6 @@ def string_value(literal: str) -> str:
     return re.sub(pattern, unescape, body, flags=re.DOTALL)
 
 
-def as_written(name: str) -> str:
-    """A name in SQL, in backquotes if it needs them."""
-    plain = [token.kind for token in tokenize(name)][:-1] == [WORD]
-    return name if plain else quote_name(name)
-
-
 def split_statements(tokens: list[Token]) -> list[list[Token]]:
     """Split at semicolons; each piece ends with an END token at its own end."""
     pieces: list[list[Token]] = []
@@ -204,8 +182,3 @@ def split_statements(tokens: list[Token]) -> list[list[Token]]:
         else:
             current.append(token)
     return pieces
-
-
-def normal_form(tokens: Sequence[Token]) -> str:
-    """A text that is equal for expressions that differ only in blanks, comments and the case of words."""
-    return " ".join(t.text.lower() if t.kind == WORD else t.text for t in tokens if t.kind != END)

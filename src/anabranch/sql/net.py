@@ -84,4 +84,4 @@ def _columns(count: Sequence[Token], relation: str | None) -> Iterator[tuple[str
 
 
 def _wrong(text: str, span: Span, message: str) -> SyntaxProblem:
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=EXAMPLE)
+    return SyntaxProblem(message, text=text, at=span, hint=EXAMPLE)

@@ -87,11 +87,11 @@ def own_arguments(text: str, tokens: Sequence[Token], index: int) -> list[list[T
     inside = tokens[index + 2 : last]
     if inside and inside[0].upper == "DISTINCT":
         what, hint = f"{name} takes no DISTINCT", "group by the values first, in a subquery"
-        raise SqlError(what, text=text, start=inside[0].start, end=inside[0].end, hint=hint)
+        raise SqlError(what, text=text, at=inside[0], hint=hint)
     given = [list(each) for each in split_commas(inside)] if inside else []
     if len(given) != len(own.parameters):
         takes = "1 argument" if len(own.parameters) == 1 else f"{len(own.parameters)} arguments"
-        raise SqlError(f"{name} takes {takes}, not {len(given)}", text=text, start=span.start, end=span.end)
+        raise SqlError(f"{name} takes {takes}, not {len(given)}", text=text, at=span)
     return given
 
 

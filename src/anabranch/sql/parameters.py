@@ -60,9 +60,7 @@ def bind_parameters(text: str, positional: Sequence[Any] = (), named: Mapping[st
             edits.append(Edit(span, literal(value)))
         except UsageError as error:
             called = f"parameter {count + 1}" if name is None else f"parameter :{name}"
-            raise SqlError(
-                f"{called}: {error.message}", text=text, start=span.start, end=span.end, hint=error.hint
-            ) from error
+            raise SqlError(f"{called}: {error.message}", text=text, at=span, hint=error.hint) from error
         count += name is None
         used |= {name} if name is not None else set()
     if count < len(positional):
@@ -96,7 +94,7 @@ def _parameters(tokens: list[Token], named: Mapping[str, Any]) -> Iterator[tuple
 
 
 def _missing(text: str, span: Span, message: str, hint: str | None) -> UnknownName:
-    return UnknownName(message, text=text, start=span.start, end=span.end, hint=hint)
+    return UnknownName(message, text=text, at=span, hint=hint)
 
 
 def literal(value: Any, depth: int = 0) -> str:

@@ -14,18 +14,7 @@ from anabranch.sql.cursor import Cursor
 from anabranch.sql.dialects.selects import with_calls
 from anabranch.sql.emission import half_clause
 from anabranch.sql.expressions import check_expressions
-from anabranch.sql.lexer import (
-    CLOSING,
-    END,
-    FILE_NAME,
-    OPENING,
-    STRING,
-    SYMBOL,
-    Token,
-    check_brackets,
-    split_statements,
-    tokenize,
-)
+from anabranch.sql.lexer import CLOSING, END, OPENING, STRING, SYMBOL, Token, check_brackets, split_statements, tokenize
 from anabranch.sql.query import parse_query
 from anabranch.sql.relations import at_query
 from anabranch.sql.syntax import (
@@ -51,7 +40,7 @@ from anabranch.sql.syntax import (
     all_of,
 )
 from anabranch.sql.terms import CLAUSES, literal, meant, misspelt, refuse_misspelt, take_expression
-from anabranch.sql.text import Span
+from anabranch.sql.text import FILE_NAME, Span
 from anabranch.sql.types import with_types
 
 #: Words a statement can start with; an unknown first word is compared with these.
@@ -99,12 +88,7 @@ def _one_statement(text: str, tokens: list[Token]) -> Statement:
     rule = _RULES.get(word)
     if rule is None and not at_query(cursor):
         if word in _LATER:
-            raise NotSupported(
-                f"{word} is not supported yet",
-                text=text,
-                start=cursor.current.start,
-                end=cursor.current.end,
-            )
+            raise NotSupported(f"{word} is not supported yet", text=text, at=cursor.current)
         raise cursor.problem("expected a statement", known=STATEMENTS)
     statement = replace((rule or _select_statement)(cursor), tokens=tuple(tokens))
     _expect_end(cursor)
@@ -257,12 +241,7 @@ def _explain(cursor: Cursor) -> Statement:
     if cursor.at("CREATE") and not analyze:
         statement = take_create(cursor)
         if not isinstance(statement, CreateView):
-            raise SyntaxProblem(
-                "only queries and views can be explained",
-                text=cursor.text,
-                start=statement.span.start,
-                end=statement.span.end,
-            )
+            raise SyntaxProblem("only queries and views can be explained", text=cursor.text, at=statement.span)
         return Explain(cursor.text, cursor.whole, statement.query, format=form)
     if cursor.current.is_name and not at_query(cursor):
         return _explain_view(cursor, analyze, form)
@@ -270,8 +249,7 @@ def _explain(cursor: Cursor) -> Statement:
         raise NotSupported(
             "EXPLAIN ANALYZE tells what a view did, and a query has done nothing yet",
             text=cursor.text,
-            start=cursor.current.start,
-            end=cursor.current.end,
+            at=cursor.current,
             hint="name a view, or leave ANALYZE out",
         )
     query = parse_query(cursor)

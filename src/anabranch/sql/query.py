@@ -62,8 +62,7 @@ def _query(cursor: Cursor, nested: bool) -> Query:
         raise NotSupported(
             "EMIT STREAM shows the changes of a whole query",
             text=cursor.text,
-            start=emission.span.start,
-            end=emission.span.end,
+            at=emission.span,
             hint="move the clause behind the outermost SELECT",
         )
     query = Query(

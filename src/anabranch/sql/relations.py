@@ -207,7 +207,7 @@ def _stream(cursor: Cursor, join: str, take_inner: TakeRelation) -> Relation:
     cursor.expect(",")
     window = take_cut_string(cursor)
     if inner.spelled is not None or inner.bracket is not None:
-        raise SyntaxProblem("a stream is cut once", text=cursor.text, start=word.start, end=word.end)
+        raise SyntaxProblem("a stream is cut once", text=cursor.text, at=word)
     return replace(inner, spelled=replace(window, span=Span(word.start, cursor.previous.end)))
 
 
@@ -226,7 +226,7 @@ def _notation(cursor: Cursor, relation: Relation) -> Relation:
         if relation.spelled is not None or relation.bracket is not None:
             span = found.span
             what = "this relation has a window already"
-            raise SyntaxProblem(what, text=cursor.text, start=span.start, end=span.end)
+            raise SyntaxProblem(what, text=cursor.text, at=span)
         relation = made
 
 
@@ -287,7 +287,7 @@ def _refuse_misspelt_windows(cursor: Cursor) -> None:
     guess = misspelt(token, long) if cursor.ahead(place + 1).text == "(" else None
     if guess is not None:
         what, hint = f"there is no function {token.text} in FROM", f"did you mean {guess}?"
-        raise SyntaxProblem(what, text=cursor.text, start=token.start, end=token.end, hint=hint)
+        raise SyntaxProblem(what, text=cursor.text, at=token, hint=hint)
 
 
 def _refreshable(cursor: Cursor, relation: Relation) -> Relation:
@@ -370,9 +370,7 @@ def _as_of(cursor: Cursor, relation: Relation) -> Relation:
         cursor.advance()
         span = Span(start, cursor.previous.end)
         if relation.kind != "name" or relation.version is not None:
-            raise SyntaxProblem(
-                "only a view has answers that are not final", text=cursor.text, start=span.start, end=span.end
-            )
+            raise SyntaxProblem("only a view has answers that are not final", text=cursor.text, at=span)
         return replace(relation, provisional=True, version_span=span)
     if not (cursor.at("AS", "OF") or cursor.at("FOR", "SYSTEM_TIME")):
         return relation
@@ -381,9 +379,7 @@ def _as_of(cursor: Cursor, relation: Relation) -> Relation:
         version = cursor.expect_whole_number("the number of a version")
         span = Span(start, cursor.previous.end)
         if relation.kind != "name":
-            raise SyntaxProblem(
-                "only streams, views and tables have versions", text=cursor.text, start=span.start, end=span.end
-            )
+            raise SyntaxProblem("only streams, views and tables have versions", text=cursor.text, at=span)
         return replace(relation, version=version, version_span=span)
     if cursor.take("FOR", "SYSTEM_TIME", "AS", "OF", "PROCTIME", "(", ")"):
         return replace(relation, current=True, version_span=Span(start, cursor.previous.end))
@@ -436,11 +432,7 @@ def take_alias(cursor: Cursor) -> tuple[str, tuple[str, ...]] | None:
                 hint = f"did you mean {keyword}?" if keyword is not None else None
                 where = token if keyword is not None else cursor.current
                 raise SyntaxProblem(
-                    f"expected the names of columns behind {alias}",
-                    text=cursor.text,
-                    start=where.start,
-                    end=where.end,
-                    hint=hint,
+                    f"expected the names of columns behind {alias}", text=cursor.text, at=where, hint=hint
                 )
             columns.append(cursor.advance().name)
             if cursor.take(")"):

@@ -22,7 +22,8 @@ from anabranch.algebra.windows import (
     SlidingWindows,
     WindowType,
 )
-from anabranch.sql.lexer import SYMBOL, Token, normal_form
+from anabranch.sql.lexer import SYMBOL, Token
+from anabranch.sql.spelling import normal_form
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.text import Span
 
@@ -103,6 +104,11 @@ class WindowSpec:
     pairs: Literal["none", "once", "every"] = "none"
     own: WindowType[Any] | None = None
     columns: tuple[Name, ...] = ()
+
+    @property
+    def needs_numbers(self) -> bool:
+        """Whether windows depend on the order of arrival."""
+        return self.attribute != "column" or self.type.needs_numbers
 
     @cached_property
     def type(self) -> WindowType[Any]:
@@ -413,6 +419,11 @@ class Query:
     cte_spans: tuple[Span, ...] = ()  # from the name to the closing bracket
     dropped: tuple[Span, ...] = ()  # text of unused CTEs
     tokens: tuple[Token, ...] = field(default=(), repr=False, compare=False)  # as they are written
+
+    @property
+    def head(self) -> Span:
+        """Its first word, where an error is about all of it."""
+        return Span(self.span.start, self.span.start + 6)
 
     def selects(self) -> Iterator[tuple[Select, Query]]:
         """Every SELECT block, with the query that it is in; outer ones first."""

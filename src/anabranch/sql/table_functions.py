@@ -82,9 +82,7 @@ def take_call(
         else:
             raise cursor.problem(f"{token.upper} takes at most {len(function.order)} arguments")
         if parameter in given:
-            raise SyntaxProblem(
-                f"the {parameter} is given twice", text=cursor.text, start=cursor.current.start, end=cursor.current.end
-            )
+            raise SyntaxProblem(f"the {parameter} is given twice", text=cursor.text, at=cursor.current)
         given.add(parameter)
         if parameter == SOURCE:
             with cursor.deeper():
@@ -107,13 +105,7 @@ def take_call(
     no_time = time is None and TIME in function.order and TIME not in function.optional
     if source is None or no_time or missing:
         what = "a source" if source is None else column if no_time else _with_article(missing[-1])
-        raise SyntaxProblem(
-            f"{token.upper} needs {what}",
-            text=cursor.text,
-            start=span.start,
-            end=span.end,
-            hint=f"as in {function.example}",
-        )
+        raise SyntaxProblem(f"{token.upper} needs {what}", text=cursor.text, at=span, hint=f"as in {function.example}")
     return Call(span, source, time, partition, arguments, tuple(columns[each] for each in function.columns))
 
 
@@ -133,8 +125,7 @@ def _named(cursor: Cursor, function: Token, known: TableFunction) -> str:
         raise SyntaxProblem(
             f"{function.upper} has no parameter {token.name}",
             text=cursor.text,
-            start=token.start,
-            end=token.end,
+            at=token,
             hint=did_you_mean(token.name, known.shown),
         )
     return parameter
@@ -154,8 +145,7 @@ def take_source(cursor: Cursor, take_relation: TakeRelation) -> Relation:
         raise SyntaxProblem(
             "a window in this notation stands behind a relation of FROM, not inside a function",
             text=cursor.text,
-            start=notation.span.start,
-            end=notation.span.end,
+            at=notation.span,
             hint="put a query around the relation",
         )
     return relation
@@ -176,7 +166,7 @@ def _partition(cursor: Cursor, function: Token, known: TableFunction) -> tuple[N
 
 def refuse_keys(text: str, function: str, span: Span, what: str) -> SyntaxProblem:
     message = f"{function} takes no {what}: it is the same for all rows"
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint="put the columns into GROUP BY")
+    return SyntaxProblem(message, text=text, at=span, hint="put the columns into GROUP BY")
 
 
 def _keys(cursor: Cursor, partition: tuple[Name, ...]) -> tuple[Name, ...]:

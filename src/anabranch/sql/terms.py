@@ -70,13 +70,7 @@ def _one_edit(one: str, other: str) -> bool:
 
 
 def meant(text: str, word: Token, keyword: str) -> SyntaxProblem:
-    return SyntaxProblem(
-        f"{word.text} does not fit here",
-        text=text,
-        start=word.start,
-        end=word.end,
-        hint=f"did you mean {keyword}?",
-    )
+    return SyntaxProblem(f"{word.text} does not fit here", text=text, at=word, hint=f"did you mean {keyword}?")
 
 
 def refuse_misspelt(cursor: Cursor) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+#: Hints after SELECT, of any kind.
+HINTS = re.compile(r"/\*\+.*?\*/", re.DOTALL)
+#: An unquoted file name.
+FILE_NAME = re.compile(r"[^\s'\"`;,()]+\.(?:csv|tsv|tab|jsonl?|ndjson|parquet|pq|txt)(?:\.\w+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

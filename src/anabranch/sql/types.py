@@ -111,8 +111,7 @@ def _renamed(text: str, tokens: list[Token], *, column: bool = False) -> Iterato
             raise SyntaxProblem(
                 f"a column cannot have the type {token.upper}",
                 text=text,
-                start=token.start,
-                end=token.end,
+                at=token,
                 hint=f"use {_INSTEAD[token.upper]}",
             )
         elif token.kind == WORD:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from anabranch.errors import NotSupported, SyntaxProblem
-from anabranch.sql.calls import chains, closing, conjuncts
+from anabranch.sql.calls import chains, closing, conjuncts, only_name
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, SYMBOL, Token
 from anabranch.sql.syntax import Comparison, Expression, Relation, Versions
@@ -48,12 +48,7 @@ class _Reader:
     def take(self, kinds: frozenset[str]) -> Relation:
         cursor = self.cursor
         if kinds - {"ASOF", "JOIN", "INNER", "LEFT", "OUTER"}:
-            raise NotSupported(
-                "a join with versions is an inner or a LEFT join",
-                text=cursor.text,
-                start=self.words.start,
-                end=self.words.end,
-            )
+            raise NotSupported("a join with versions is an inner or a LEFT join", text=cursor.text, at=self.words)
         match = self._match()
         self._tolerance()
         relation, condition = self._condition()
@@ -190,7 +185,7 @@ class _Reader:
             if found.sign not in _FLIPPED:
                 raise self._wrong(found.span, "times are compared by >=, >, <= or <", "equal columns belong to ON")
             return found, self._bounds(found.sign, [*more, *rest])
-        plain = [each for each in rest if _is_name(each.left) and _is_name(each.right)] if len(rest) > 1 else rest
+        plain = [each for each in rest if only_name(each.left) and only_name(each.right)] if len(rest) > 1 else rest
         if len(plain) != 1:
             name = self.name or "b"
             raise self._wrong(
@@ -211,13 +206,8 @@ class _Reader:
         return rest
 
     def _wrong(self, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-        return SyntaxProblem(message, text=self.cursor.text, start=span.start, end=span.end, hint=hint)
+        return SyntaxProblem(message, text=self.cursor.text, at=span, hint=hint)
 
 
 def _span(tokens: Sequence[Token]) -> Span:
     return Span(tokens[0].start, tokens[-1].end)
-
-
-def _is_name(tokens: Sequence[Token]) -> bool:
-    named = list(chains(tokens))
-    return len(named) == 1 and named[0].span == _span(tokens)

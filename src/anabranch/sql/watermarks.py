@@ -88,8 +88,7 @@ def _computed(cursor: Cursor, column: str) -> tuple[Rule, Expression | None]:
         raise SyntaxProblem(
             f"the watermark for {column} must be computed from {column}",
             text=cursor.text,
-            start=wrong.start,
-            end=wrong.end,
+            at=wrong,
             hint=f"as in {column} - INTERVAL 5 SECONDS",
         )
     tokens = expression.tokens
@@ -224,8 +223,7 @@ def _kept(cursor: Cursor, what: str) -> int:
         raise NotSupported(
             f"more than {MOST_ROWS:,} rows are not supported: their event times are kept in the record of every run",
             text=cursor.text,
-            start=token.start,
-            end=token.end,
+            at=token,
         )
     return rows
 

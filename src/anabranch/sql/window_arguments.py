@@ -64,9 +64,7 @@ def take_length(cursor: Cursor, what: str) -> WindowArgument:
     argument = take_argument(cursor, what)
     if argument.value <= 0:
         more = "longer than nothing" if argument.unit == "time" else "more than nothing"
-        raise SyntaxProblem(
-            f"{what} must be {more}", text=cursor.text, start=argument.span.start, end=argument.span.end
-        )
+        raise SyntaxProblem(f"{what} must be {more}", text=cursor.text, at=argument.span)
     return argument
 
 
@@ -85,11 +83,7 @@ def take_origin(cursor: Cursor) -> WindowArgument:
         moment = datetime.fromisoformat(token.value.strip())
     except ValueError:
         raise SyntaxProblem(
-            f"{token.text} is not a time",
-            text=cursor.text,
-            start=token.start,
-            end=token.end,
-            hint="as in TIMESTAMP '2026-01-01 00:00:00'",
+            f"{token.text} is not a time", text=cursor.text, at=token, hint="as in TIMESTAMP '2026-01-01 00:00:00'"
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return WindowArgument((moment - _EPOCH) // timedelta(microseconds=1), "time", Span(start, token.end))

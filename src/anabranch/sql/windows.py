@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Literal
 
 from anabranch.algebra.windows import FUNCTIONS, WindowType
-from anabranch.errors import SyntaxProblem
+from anabranch.errors import problem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.lexer import STRING, tokenize
 from anabranch.sql.syntax import Name, Relation, WindowKind, WindowSpec, all_of
@@ -183,7 +183,7 @@ def windowed(text: str, function: str, call: Call[WindowArgument], join: str) ->
     size = values.get("gap", values.get("size", 0))
     slide = values.get("slide", values.get("step", size if function in ("TUMBLE", "SESSION") else 0))
     if function == "CUMULATE" and size % slide:
-        raise _wrong(text, call.span, "the size of a cumulating window is a whole number of its steps")
+        raise problem(text, call.span, "the size of a cumulating window is a whole number of its steps")
     window = WindowSpec(
         _KINDS[function],
         call.time.last if call.time is not None and attribute == "column" else None,
@@ -246,7 +246,7 @@ def _own(text: str, call: Call[WindowArgument], function: str, values: Mapping[s
     try:
         windows = FUNCTIONS[function](**values)
     except ValueError as error:
-        raise _wrong(text, call.span, str(error)) from error
+        raise problem(text, call.span, str(error)) from error
     attribute = _attribute(call.time)
     return WindowSpec(
         "own",
@@ -309,30 +309,30 @@ def _check_units(text: str, call: Call[WindowArgument], attribute: str, counts: 
     )
     if timed_count is not None:
         what = f"the {timed_count} of the window is a number, not a length of time"
-        raise _wrong(text, call.arguments[timed_count].span, what, "as in 10")
+        raise problem(text, call.arguments[timed_count].span, what, "as in 10")
     arguments = _along(call, counts)
     mixed = [argument for argument in arguments if (argument.unit == "time") != (arguments[0].unit == "time")]
     if mixed:
         hint = "SLIDE_BY_ROW (RATTR and SATTR in brackets) has windows of a length that move by rows"
-        raise _wrong(text, mixed[0].span, "the figures of a window are all lengths of time, or all numbers", hint)
+        raise problem(text, mixed[0].span, "the figures of a window are all lengths of time, or all numbers", hint)
     for argument in arguments:
         timed = argument.unit == "time"
         if timed and attribute == "row_num":
-            raise _wrong(text, argument.span, "windows over ROW_NUM are counted in rows", "as in 10 ROWS")
+            raise problem(text, argument.span, "windows over ROW_NUM are counted in rows", "as in 10 ROWS")
         if not timed and (attribute == "arrival_ts" or call.time is None):
             what = "ARRIVAL_TS is a time" if attribute == "arrival_ts" else "event time is a time"
             hint = "name ROW_NUM to count rows: DESCRIPTOR(row_num)"
-            raise _wrong(text, argument.span, f"{what}, and its windows have lengths of time", hint)
+            raise problem(text, argument.span, f"{what}, and its windows have lengths of time", hint)
         if argument.unit == "rows" and attribute == "column":
             column = call.time.last if call.time is not None else "the event time"
             hint = (
                 "name ROW_NUM to count rows: DESCRIPTOR(row_num), WA row-num;"
                 " a column of times wants a length of time, as in 5 SECONDS, one of numbers a plain number, as in 5"
             )
-            raise _wrong(text, argument.span, f"rows are counted by ROW_NUM, and {column} is a column", hint)
+            raise problem(text, argument.span, f"rows are counted by ROW_NUM, and {column} is a column", hint)
     every = call.arguments.get("every")
     if every is not None and every.unit == "time":
-        raise _wrong(text, every.span, "SLIDE_BY_ROW moves by rows", "as in 5 ROWS")
+        raise problem(text, every.span, "SLIDE_BY_ROW moves by rows", "as in 5 ROWS")
 
 
 def _check_strategy(text: str, function: str, asked: WindowArgument | None) -> None:
@@ -342,8 +342,4 @@ def _check_strategy(text: str, function: str, asked: WindowArgument | None) -> N
     if asked is not None and _STRATEGIES[asked.value] not in known:
         why = "windows that end at rows have no panes" if ends_at_rows else "bins are for windows that end at rows"
         hint = f"{function} has {', '.join(known[:-1])} and {known[-1]}"
-        raise _wrong(text, asked.span, why, hint)
-
-
-def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)
+        raise problem(text, asked.span, why, hint)

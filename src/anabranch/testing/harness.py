@@ -42,6 +42,7 @@ from anabranch.errors import UsageError
 from anabranch.ledger.crash import VARIABLE
 from anabranch.session import Session, connect
 from anabranch.sql.parameters import literal
+from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,7 +143,7 @@ class Harness:
         """Take rows into a stream as one run (or into a table)."""
         fields = self._fields(stream)
         given = [_in_order(row, fields) for row in rows]
-        name = _quoted(stream)
+        name = quote_name(stream)
         if len(given) > _MANY:
             self._copy(name, given, fields)
         elif given:
@@ -160,7 +161,7 @@ class Harness:
     def advance(self, stream: str, to: datetime | str | None = None) -> None:
         """Declare progress: up to a time, or, without one, the end of the stream."""
         bound = "END" if to is None else f"TIMESTAMP '{_naive(_aware(to))}'"
-        self.session.sql(f"ADVANCE STREAM {_quoted(stream)} TO {bound}")
+        self.session.sql(f"ADVANCE STREAM {quote_name(stream)} TO {bound}")
 
     def compact(self) -> None:
         """Have the reducer do everything it can."""
@@ -180,7 +181,7 @@ class Harness:
     def table(self, view: str, version: int | None = None) -> list[Row]:
         """What a view, table or stream shows, sorted; at an earlier version if one is given."""
         at = "" if version is None else f" AS OF VERSION {version}"
-        return sorted_rows(self.query(f"SELECT * FROM {_quoted(view)}{at}"))
+        return sorted_rows(self.query(f"SELECT * FROM {quote_name(view)}{at}"))
 
     def changes(self, view: str) -> list[Change]:
         """All that a view whose changes are kept has emitted, in order; in one commit retractions come first."""
@@ -195,7 +196,7 @@ class Harness:
             raise UsageError(f"{view} keeps no changes", hint="EMIT CHANGES or EMIT ON WINDOW CLOSE makes it do so")
         panes = catalog.panes(found.query.blocks[0].panes) if found.query.blocks else None
         frame = core.table_frame(found.changes_table, change_fields(found, panes), snapshot)
-        names = ["_version", "_diff", *(_quoted(field.name) for field in found.fields)]
+        names = ["_version", "_diff", *(quote_name(field.name) for field in found.fields)]
         changes = [Change(row[0], row[1], row[2:]) for row in _rows(frame.select(*names).toArrow())]
         return sorted(changes, key=lambda change: (change.version, change.diff, _sort_key(change.row)))
 
@@ -467,7 +468,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime) and value.tzinfo is not None:
         return _naive(value)
     return value
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

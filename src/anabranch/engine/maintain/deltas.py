@@ -18,9 +18,9 @@ from anabranch.ledger import Snapshot
 from anabranch.plan.definitions import ROW_NUM, Stream
 from anabranch.plan.describe import append_only
 from anabranch.plan.node import PLACE
+from anabranch.plan.picks import orderable
 from anabranch.plan.record_parts import order_sql, parts_of
 from anabranch.plan.view import View
-from anabranch.plan.winners import orderable
 from anabranch.sources.base import Found
 from anabranch.sql.text import quote_name
 from anabranch.types import Field

@@ -17,7 +17,7 @@ from anabranch.ir.expr import Call, Column, Expr, Part
 from anabranch.ir.logic import conjuncts, unwrapped, word
 from anabranch.ir.rel import Scan
 from anabranch.ir.select import SelectBlock
-from anabranch.plan.winners import orderable
+from anabranch.plan.picks import orderable
 
 #: Window functions that number rows by their order.
 RANKS = ("row_number", "rank", "dense_rank")

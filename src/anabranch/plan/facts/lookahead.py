@@ -17,7 +17,7 @@ from anabranch.algebra.progress import FOREVER
 from anabranch.ir.expr import Call, Expr
 from anabranch.ir.select import SelectBlock
 from anabranch.plan.facts.time_differences import sum_of
-from anabranch.sql.lexer import NUMBER, tokenize
+from anabranch.sql.lexer import tokenize
 
 #: The column with the progress at which a row is final, in microseconds.
 FINAL = "__final"
@@ -111,6 +111,6 @@ def _integer(expr: Expr) -> int | None:
         return None
     sign = -1 if parts[0] == "-" else 1
     digits = parts[1:] if sign < 0 else parts
-    if len(digits) != 1 or tokenize(digits[0])[0].kind != NUMBER or not digits[0].isdigit():
+    if len(digits) != 1 or not digits[0].isdigit():
         return None
     return sign * int(digits[0])

@@ -29,11 +29,10 @@ from anabranch.ir.logic import called, comparison, conjunction, conjuncts, depth
 from anabranch.ir.read import composed
 from anabranch.ir.rel import Aggregate, Filter, Generate, Join, OverRows, Project, Rel, Scan, Windowed, is_live
 from anabranch.ir.rewrite import Rewrite
-from anabranch.ir.text import Shown
+from anabranch.ir.text import Shown, shown_call
 from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.picks import nulls
 from anabranch.plan.rules import RuleContext
-from anabranch.plan.windows import needs_numbers
 from anabranch.sql.calls import CLOCK, MOMENT, clock_calls
 from anabranch.sql.lexer import tokenize
 from anabranch.sql.text import quote_name
@@ -280,7 +279,7 @@ class _Raising:
             raise NotApplicable("a row of the static side without a partner in the stream depends on all rows")
         if any(isinstance(each, Join) and each.lateral for each in joins):
             raise NotApplicable("the rows of its FROM clause are given another shape")
-        if isinstance(stream, Windowed) and (not stream.window.by_row or needs_numbers(stream.window)):
+        if isinstance(stream, Windowed) and (not stream.window.by_row or stream.window.needs_numbers):
             raise NotApplicable("its windows depend on other rows than a row's own")
         if any(word(part) == "SESSION_WINDOW" for _, key in aggregate.keys for part in key.parts):
             raise NotApplicable("its sessions depend on other rows than a row's own")
@@ -345,12 +344,12 @@ class _Raising:
         if aggregate is not None and not aggregate.raised:
             aggregate = None
         if call.order or nulls(call):
-            raise NotApplicable(f"{_shown(call)} cannot be merged from partials")
+            raise NotApplicable(f"{shown_call(call)} cannot be merged from partials")
         if call.distinct or (call.name in _OF_SETS and (aggregate is None or not one_sided)):
             self._need(*call.exprs())
             return None
         if aggregate is None:
-            raise NotApplicable(f"{_shown(call)} cannot be merged from partials")
+            raise NotApplicable(f"{shown_call(call)} cannot be merged from partials")
         asked, condition = (self._name(conjunction(each)) for each in (below, above))
         self._need(*above)
         arguments = [self._name(arg) or "" for arg in call.args]
@@ -365,7 +364,7 @@ class _Raising:
         weight = self._partial("count(*)" if asked is None else f"count(*) FILTER (WHERE {asked})")
         text = weighted(aggregate, arguments, types, weight, condition)
         if text is None:
-            raise NotApplicable(f"{_shown(call)} cannot be computed from rows with weights")
+            raise NotApplicable(f"{shown_call(call)} cannot be computed from rows with weights")
         return text
 
     def _name(self, expr: Expr | None) -> str | None:
@@ -422,12 +421,6 @@ class _Raising:
         ]
         items = [*((column, of_column(column)) for column, _ in keys), *made]
         return Project(rel, tuple(items), label=stream.label), {column.name: of_column(column) for column, _ in made}
-
-
-def _shown(call: Call) -> str:
-    writer = Shown(lambda column: column.name)
-    writer.call(call)
-    return writer.written.text
 
 
 def _product(factors: Sequence[Expr]) -> Expr:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.errors import NotSupported, problem
 from anabranch.sql.dialects.windows import Cut, SpelledWindow
 from anabranch.sql.syntax import NEWEST, ImpliedCondition, Name, Relation
 from anabranch.sql.text import Span
@@ -69,7 +69,7 @@ def join_chunks(text: str, relations: Sequence[Relation]) -> Epochs | None:
         if not made[index].join.startswith("LEFT") or any(cut.block > 1 for cut in cuts):
             raise _outer(text, window)  # a row without a match would be in the epoch of its own chunk
         if made[index].condition is None:
-            raise _wrong(text, window.span, f"{made[index].join} of chunks needs ON")
+            raise problem(text, window.span, f"{made[index].join} of chunks needs ON")
         made[index] = replace(made[index], implied_conditions=(ImpliedCondition("n0 = n1", names),))
     if older:
         newest_of = tuple(_column(made[index], NEWEST, windows[0].span) for index in places)
@@ -103,7 +103,7 @@ def _named(text: str, relations: Sequence[Relation]) -> list[Relation]:
             name = each.exposed or f"__chunks{len(taken) + 1}"
             if name.lower() in taken:
                 hint = "give each an alias"
-                raise _wrong(text, each.spelled.span, f"two streams of this join are called {name}", hint)
+                raise problem(text, each.spelled.span, f"two streams of this join are called {name}", hint)
             taken.append(name.lower())
             each = each if each.exposed is not None else replace(each, alias=name)
         found.append(each)
@@ -115,27 +115,22 @@ def _check(text: str, windows: Sequence[SpelledWindow], cuts: Sequence[Cut]) -> 
     said: Cut | None = None
     for window, cut in zip(windows, cuts, strict=True):
         if cut.filled:
-            raise _wrong(text, window.span, "an empty chunk has nothing to join", "leave FILLED out")
+            raise problem(text, window.span, "an empty chunk has nothing to join", "leave FILLED out")
         lengths = [None if each.length is None else (each.length.value, each.length.unit) for each in (cuts[0], cut)]
         if lengths[0] != lengths[1]:
             hint = "cut both by the same length, by the same number of rows, or both by a change"
-            raise _wrong(text, window.span, "the streams of a join are cut alike, and this is another cut", hint)
+            raise problem(text, window.span, "the streams of a join are cut alike, and this is another cut", hint)
         if said is not None and cut.pairs not in (None, said.pairs):
-            raise _wrong(text, cut.span, "the other stream of this join says otherwise", "say it once")
+            raise problem(text, cut.span, "the other stream of this join says otherwise", "say it once")
         said = cut if cut.pairs is not None else said
     if len(cuts) == 1 and said is not None:
-        raise _wrong(text, said.span, "chunks pair up in a join, and there is none here", "leave it out")
+        raise problem(text, said.span, "chunks pair up in a join, and there is none here", "leave it out")
 
 
 def _outer(text: str, window: SpelledWindow) -> NotSupported:
     return NotSupported(
         "chunks are joined by inner joins, or one by one with LEFT JOIN",
         text=text,
-        start=window.span.start,
-        end=window.span.end,
+        at=window.span,
         hint="join those that match here, and the others in a view of their own",
     )
-
-
-def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)

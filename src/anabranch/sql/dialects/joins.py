@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from anabranch.errors import NotSupported, SyntaxProblem
-from anabranch.sql.calls import chains
+from anabranch.errors import NotSupported, problem
+from anabranch.sql.calls import chains, only_name
 from anabranch.sql.dialects.windows import Bracket, SpelledWindow
 from anabranch.sql.lexer import QUOTED, Token
 from anabranch.sql.syntax import Expression, ImpliedCondition, Item, Name, Query, Relation, Select
@@ -32,7 +32,7 @@ def join_inputs(text: str, select: Select) -> Select:
     sources = list(select.relations)
     for each in sources:
         if each.spelled is not None:
-            raise _wrong(text, each.spelled.span, "this window does not go with those of other inputs", _HINT)
+            raise problem(text, each.spelled.span, "this window does not go with those of other inputs", _HINT)
         if each.bracket is not None:
             _check(text, each.bracket)
     windowed = [index for index, each in enumerate(sources) if each.bracket is not None]
@@ -65,20 +65,19 @@ def _check(text: str, found: Bracket) -> None:
     for name, why in (("SLIDE", "the window of an input moves with its rows"), ("PA", "put it into the conditions"),
                       ("RATTR", "use WA"), ("SATTR", "use WA")):  # fmt: skip
         if name in found.seen:
-            raise _wrong(text, found.seen[name], f"{name} is for the windows of aggregates", why)
+            raise problem(text, found.seen[name], f"{name} is for the windows of aggregates", why)
     if found.range is None or found.range == "all":
         span = found.span if found.range is None else found.seen["RANGE"]
-        raise _wrong(text, span, "the window of an input has a RANGE: how long its rows are joined", _HINT)
+        raise problem(text, span, "the window of an input has a RANGE: how long its rows are joined", _HINT)
     if found.range.unit == "rows" or (found.attribute is not None and _special(found.attribute.last)):
         span = found.range.span if found.range.unit == "rows" else found.seen["WA"]
         raise NotSupported(
             "inputs are joined along a column of theirs, not by the order in which rows came",
-            text=text, start=span.start, end=span.end, hint=_HINT,
-        )  # fmt: skip
+            text=text, at=span, hint=_HINT)  # fmt: skip
     if found.origin is not None and not found.tumbling:
-        raise _wrong(text, found.seen["ORIGIN"], "ORIGIN is for windows that tumble", "leave it out")
+        raise problem(text, found.seen["ORIGIN"], "ORIGIN is for windows that tumble", "leave it out")
     if found.tumbling and found.open:
-        raise _wrong(text, found.seen.get("OPEN", found.seen["RANGE"]), "OPEN is for windows that slide")
+        raise problem(text, found.seen.get("OPEN", found.seen["RANGE"]), "OPEN is for windows that slide")
 
 
 def _special(name: str) -> bool:
@@ -87,7 +86,7 @@ def _special(name: str) -> bool:
 
 def _exposed(text: str, relation: Relation) -> str:
     if relation.exposed is None:
-        raise _wrong(text, relation.span, "this input needs a name", "put AS and a name behind it")
+        raise problem(text, relation.span, "this input needs a name", "put AS and a name behind it")
     return relation.exposed
 
 
@@ -98,15 +97,14 @@ def _sliding(text: str, sources: Sequence[Relation], windowed: list[int]) -> tup
     brackets = [each.bracket for each in sources if each.bracket is not None]
     for each in brackets:
         if each.tumbling:
-            raise _wrong(text, each.span, "windows that slide are not joined with windows that tumble")
+            raise problem(text, each.span, "windows that slide are not joined with windows that tumble")
     if len(windowed) == 1:
-        raise _wrong(text, brackets[0].span, "both inputs of a join have windows, and this one stands alone", _HINT)
+        raise problem(text, brackets[0].span, "both inputs of a join have windows, and this one stands alone", _HINT)
     if len(windowed) > 2:
         span = brackets[2].span
         raise NotSupported(
-            "windows that slide are joined two at a time", text=text, start=span.start, end=span.end,
-            hint="make a view of the first two, and join that",
-        )  # fmt: skip
+            "windows that slide are joined two at a time", text=text, at=span,
+            hint="make a view of the first two, and join that")  # fmt: skip
     return windowed[0], windowed[1]
 
 
@@ -122,11 +120,11 @@ def _band(text: str, one: Relation, other: Relation) -> ImpliedCondition:
 
 def _time(text: str, relation: Relation, bracket: Bracket) -> Name:
     if bracket.attribute is None:
-        raise _wrong(text, bracket.span, "this window does not tell which column has the times", _HINT)
+        raise problem(text, bracket.span, "this window does not tell which column has the times", _HINT)
     name = _exposed(text, relation)
     parts = bracket.attribute.parts
     if len(parts) > 1 and parts[-2].lower() != name.lower():
-        raise _wrong(text, bracket.attribute.span, f"a window behind {name} lies along a column of it")
+        raise problem(text, bracket.attribute.span, f"a window behind {name} lies along a column of it")
     return Name((name, parts[-1]), bracket.attribute.span)
 
 
@@ -142,9 +140,9 @@ def _tumbling(text: str, sources: Sequence[Relation], last: Bracket) -> list[Rel
         size = bracket.range
         assert isinstance(size, WindowArgument) and isinstance(last.range, WindowArgument)
         if not bracket.tumbling:
-            raise _wrong(text, bracket.span, "windows that slide are not joined with windows that tumble")
+            raise problem(text, bracket.span, "windows that slide are not joined with windows that tumble")
         if size.value != last.range.value or _origin(bracket) != _origin(last):
-            raise _wrong(text, bracket.span, "windows that tumble are joined if they are equally long")
+            raise problem(text, bracket.span, "windows that tumble are joined if they are equally long")
         attribute = bracket.attribute
         time = None if attribute is None else Name(attribute.parts[-1:], attribute.span)
         offset = replace(size, value=_origin(bracket) % size.value)
@@ -162,7 +160,7 @@ def _check_inner(text: str, sources: Sequence[Relation], index: int) -> None:
     joins = [each.join for each in sources]
     if joins[index] not in _INNER or any(join not in _INNER and "LEFT" not in join for join in joins):
         span = sources[index].span
-        raise _wrong(text, span, "the windows of an outer join need a condition behind ON", "as in ON a.k = b.k")
+        raise problem(text, span, "the windows of an outer join need a condition behind ON", "as in ON a.k = b.k")
 
 
 # ---- windows over joins
@@ -172,12 +170,11 @@ def pairs(text: str, query: Query, select: Select, window: SpelledWindow) -> tup
     """FROM and WHERE of a join as a query of the columns that the rest needs, with the window around it."""
     if window.partition:
         span = window.partition[0].span
-        raise _wrong(text, span, "PA is not for windows over a join", "put the column into GROUP BY")
+        raise problem(text, span, "PA is not for windows over a join", "put the column into GROUP BY")
     if window.time is None or _special(window.time.last):
         raise NotSupported(
             "a window over a join lies along a column of one of its inputs",
-            text=text, start=window.span.start, end=window.span.end, hint="name it, as in WA a.ts",
-        )  # fmt: skip
+            text=text, at=window.span, hint="name it, as in WA a.ts")  # fmt: skip
     columns = _Columns({each.exposed.lower() for each in select.relations if each.exposed is not None})
     along = columns.name(window.time.parts, window.time.span)
     items = tuple(_renamed_item(item, columns) for item in select.items)
@@ -254,14 +251,9 @@ class _Columns:
 
 def _renamed_item(item: Item, columns: _Columns) -> Item:
     """An item of the SELECT list over pairs, with its original name."""
-    named = list(chains(item.tokens))
-    alone = len(named) == 1 and named[0].span == Span(item.tokens[0].start, item.tokens[-1].end)
+    named = only_name(item.tokens)
     tokens = columns.renamed(item.tokens)
-    if alone and tokens == item.tokens and not named[0].parts[-1].lower().startswith("window_"):
-        columns.name(tuple(named[0].parts), named[0].span)
-    alias = item.alias or (named[0].parts[-1] if alone and tokens != item.tokens else None)
+    if named is not None and tokens == item.tokens and not named.parts[-1].lower().startswith("window_"):
+        columns.name(named.parts, named.span)
+    alias = item.alias or (named.parts[-1] if named is not None and tokens != item.tokens else None)
     return replace(item, tokens=tokens, alias=alias)
-
-
-def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.errors import NotSupported, problem
 from anabranch.sql.calls import AGGREGATES, aggregate_calls
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.dialects.chunks import Epochs, join_chunks
@@ -87,7 +87,7 @@ def _check_aggregate(text: str, tokens: Sequence[Token], index: int) -> None:
         if word.text.lower() in AGGREGATES or word.upper in ("FILTER", "GROUP"):
             return
     span = Span(tokens[index].start, tokens[index + 1].end)
-    raise _wrong(text, span, f"a window stands behind an aggregate, and {word.text} is none")
+    raise problem(text, span, f"a window stands behind an aggregate, and {word.text} is none")
 
 
 def read_notations(text: str, query: Query) -> Query:
@@ -99,7 +99,7 @@ def read_notations(text: str, query: Query) -> Query:
         if at is not None:
             span = Span(tokens[at].start, tokens[at + 1].end)
             what = "a window stands behind an aggregate of the SELECT list, or behind a relation of FROM"
-            raise _wrong(text, span, what)
+            raise problem(text, span, what)
     brackets = [each for item in select.items for each in item.brackets]
     behind = [relation for relation in select.relations if relation.spelled or relation.bracket]
     if not brackets and not behind:
@@ -107,7 +107,7 @@ def read_notations(text: str, query: Query) -> Query:
         return replace(query, body=replace(select, planned=True)) if named else query
     if brackets and not select.relations:
         first = brackets[0].span
-        raise _wrong(text, Span(first.start, first.start + len("[RANGE")), "a window needs a relation", "add FROM")
+        raise problem(text, Span(first.start, first.start + len("[RANGE")), "a window needs a relation", "add FROM")
     return _Reader(text, query, select).read()
 
 
@@ -142,7 +142,7 @@ class _Reader:
     def _refuse_joins(self, relations: Sequence[Relation]) -> None:
         brackets = [each.bracket.span for each in relations if each.bracket is not None]
         if len(relations) == 1 and brackets:
-            raise _wrong(
+            raise problem(
                 self.text,
                 brackets[0],
                 "a window behind a relation is for the inputs of a join",
@@ -162,7 +162,7 @@ class _Reader:
         window = windows[0]
         for each in windows:
             if not each.same_as(window):
-                raise _wrong(
+                raise problem(
                     self.text,
                     each.span,
                     "the aggregates of a SELECT have one window, and this is another one",
@@ -275,7 +275,7 @@ class _Reader:
         )
 
     def _not_yet(self, span: Span, message: str, hint: str | None = None) -> NotSupported:
-        return NotSupported(message, text=self.text, start=span.start, end=span.end, hint=hint)
+        return NotSupported(message, text=self.text, at=span, hint=hint)
 
 
 def mapped(select: Select, change: Change) -> Select:
@@ -315,7 +315,3 @@ def _last(expression: Expression) -> str:
     """The unqualified name of the column that an expression is."""
     tokens = expression.tokens
     return tokens[-1].name.lower() if tokens[-1].is_name else ""
-
-
-def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from anabranch.errors import SyntaxProblem
+from anabranch.errors import problem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.lexer import NUMBER, OPENING, STRING, SYMBOL, WORD, Token, tokenize
 from anabranch.sql.syntax import Name, Relation
@@ -67,10 +67,6 @@ class SpelledWindow:
         return self.function == other.function and mine == others and names[0] == names[1]
 
 
-def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
-    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)
-
-
 # ---- Li
 
 
@@ -121,7 +117,7 @@ def take_bracket(cursor: Cursor) -> Bracket:
             expected = ", ".join(each for each in BRACKET_WORDS if each != "WATTR")
             raise cursor.problem(f"expected {expected} or OPEN", known=(*BRACKET_WORDS, "OPEN"))
         if name in found.seen:
-            raise _wrong(cursor.text, word.span, f"{word.upper} is given twice")
+            raise problem(cursor.text, word.span, f"{word.upper} is given twice")
         cursor.advance()
         _parameter(cursor, found, name)
         found.seen[name] = Span(word.start, cursor.previous.end)
@@ -168,21 +164,21 @@ def _parameter(cursor: Cursor, found: Bracket, name: str) -> None:
 def aggregate_window(text: str, found: Bracket) -> SpelledWindow:
     """The windows of a bracket after an aggregate."""
     if found.range is None:
-        raise _wrong(text, found.span, "this window has no RANGE", "as in [RANGE 10 MINUTES, SLIDE 1 MINUTE, WA ts]")
+        raise problem(text, found.span, "this window has no RANGE", "as in [RANGE 10 MINUTES, SLIDE 1 MINUTE, WA ts]")
     if found.tumbling or found.open:
         span = found.seen.get("OPEN", found.seen["RANGE"])
         what = "TUMBLING" if found.tumbling else "OPEN"
         hint = "windows of an aggregate tumble when SLIDE is as long as RANGE" if found.tumbling else None
-        raise _wrong(text, span, f"{what} is for the inputs of a join", hint)
+        raise problem(text, span, f"{what} is for the inputs of a join", hint)
     if found.slide is None:
-        raise _wrong(text, found.span, "this window has no SLIDE", "as in [RANGE 10 MINUTES, SLIDE 1 MINUTE, WA ts]")
+        raise problem(text, found.span, "this window has no SLIDE", "as in [RANGE 10 MINUTES, SLIDE 1 MINUTE, WA ts]")
     if found.range_attribute is not None or found.slide_attribute is not None:
         return _by_row(text, found, found.range, found.slide)
     time = found.attribute
     if time is None and found.slide.unit == "rows":
         time = Name(("row_num",), found.slide.span)
     if found.range != "all" and (found.range.unit == "time") != (found.slide.unit == "time"):
-        raise _wrong(
+        raise problem(
             text,
             found.slide.span,
             "RANGE and SLIDE are both lengths of time, or both numbers",
@@ -203,18 +199,18 @@ def _by_row(text: str, found: Bracket, size: WindowArgument | Literal["all"], sl
     along, by = found.range_attribute, found.slide_attribute
     if along is None or by is None:
         span = found.seen["SATTR" if along is None else "RATTR"]
-        raise _wrong(text, span, "RATTR and SATTR go together", "as in RATTR ts, SLIDE 1 ROW, SATTR row-num")
+        raise problem(text, span, "RATTR and SATTR go together", "as in RATTR ts, SLIDE 1 ROW, SATTR row-num")
     for other in ("WA", "PA", "ORIGIN"):
         if other in found.seen:
-            raise _wrong(text, found.seen[other], f"{other} does not go with RATTR and SATTR")
+            raise problem(text, found.seen[other], f"{other} does not go with RATTR and SATTR")
     if size == "all":
-        raise _wrong(text, found.seen["RANGE"], "RANGE ALL does not go with RATTR and SATTR", "use WA")
+        raise problem(text, found.seen["RANGE"], "RANGE ALL does not go with RATTR and SATTR", "use WA")
     if found.rank and by.last.lower() != along.last.lower():
-        raise _wrong(text, by.span, f"windows move by the rank of {along.last}, along which they lie")
+        raise problem(text, by.span, f"windows move by the rank of {along.last}, along which they lie")
     if not found.rank and by.last.lower().replace("-", "_") != "row_num":
-        raise _wrong(text, by.span, "SATTR is ROW_NUM or rank(column)", f"as in SATTR rank({along.last})")
+        raise problem(text, by.span, "SATTR is ROW_NUM or rank(column)", f"as in SATTR rank({along.last})")
     if slide.unit == "time":
-        raise _wrong(text, slide.span, "with SATTR windows move by rows", "as in SLIDE 5 ROWS")
+        raise problem(text, slide.span, "with SATTR windows move by rows", "as in SLIDE 5 ROWS")
     arguments = {"size": size, "every": replace(slide, unit="rows")}
     if found.rank:
         arguments["by"] = word_argument("by", "rank", found.seen["SATTR"])
@@ -295,11 +291,11 @@ def take_cut(cursor: Cursor) -> SpelledWindow:
     if argument is None:
         assert column is not None
         if filled:
-            raise _wrong(cursor.text, option.span, "between chunks of one value there are no empty ones")
+            raise problem(cursor.text, option.span, "between chunks of one value there are no empty ones")
         return SpelledWindow(span, "CHUNKS", column, {}, cut=Cut(None))
     if column is None and argument.unit == "time":
         hint = f"as in CUT ON ts BY {argument.span.of(cursor.text)}"
-        raise _wrong(cursor.text, argument.span, "chunks of a length of time are cut ON a column", hint)
+        raise problem(cursor.text, argument.span, "chunks of a length of time are cut ON a column", hint)
     arguments = {"size": argument, **({"filled": word_argument("filled", "true", option.span)} if filled else {})}
     return SpelledWindow(span, "TUMBLE", column or Name(("row_num",), span), arguments, cut=Cut(argument, filled))
 
@@ -319,7 +315,7 @@ def take_cut_string(cursor: Cursor) -> SpelledWindow:
     if cursor.take(","):
         word = cursor.expect_string("'BLOCK'")
         if word.value.strip().upper() != "BLOCK":
-            raise _wrong(cursor.text, word.span, "expected 'BLOCK'")
+            raise problem(cursor.text, word.span, "expected 'BLOCK'")
         if cursor.take(","):
             cut = _take_block(cursor, cut)
     cursor.expect(")")
@@ -331,14 +327,14 @@ def _take_block(cursor: Cursor, cut: Cut) -> Cut:
     number = cursor.current
     block = cursor.expect_whole_number("how many chunks are kept")
     if block < 1:
-        raise _wrong(cursor.text, number.span, "at least 1 chunk is kept, the one at hand")
+        raise problem(cursor.text, number.span, "at least 1 chunk is kept, the one at hand")
     if block > MOST_CHUNKS:
-        raise _wrong(cursor.text, number.span, f"at most {MOST_CHUNKS} chunks are kept", "cut longer ones")
+        raise problem(cursor.text, number.span, f"at most {MOST_CHUNKS} chunks are kept", "cut longer ones")
     cut = replace(cut, block=block, span=number.span)
     if cursor.take(","):
         word = cursor.expect_string("'ONCE' or 'EVERY EPOCH'")
         said = " ".join(word.value.upper().split())
         if said not in ("ONCE", "EVERY EPOCH"):
-            raise _wrong(cursor.text, word.span, "a pair of chunks comes 'ONCE', or in 'EVERY EPOCH' that sees it")
+            raise problem(cursor.text, word.span, "a pair of chunks comes 'ONCE', or in 'EVERY EPOCH' that sees it")
         cut = replace(cut, pairs="once" if said == "ONCE" else "every", span=word.span)
     return cut
