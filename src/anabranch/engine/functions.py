@@ -1,6 +1,6 @@
-"""Python functions of a home: kept by name, imported when Spark first asks for one.
+"""Python functions of a home: stored by name, imported when Spark first needs one.
 
-Opening a home imports nothing. A function is looked up in the user's own Python path, never read from the home.
+Opening a home imports nothing. A function is found on the user's Python path, never loaded from the home.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TYPES: dict[Any, str] = {
 
 
 class Functions:
-    """The functions of one open home, and which of them Spark has been given."""
+    """The functions of one open home, and which of them are registered with Spark."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -68,7 +68,7 @@ class Functions:
             ) from error
         made = Function(f"function.{name.lower()}", name, statement.sql, statement.reference, returns)
         self._forget(name)
-        self._give(made)  # Spark reads the type, and so a wrong one is told here
+        self._give(made)  # Spark parses the type, and raises an error for a wrong one
         with self.core.ledger.commit_lock:
             self.core.ledger.commit(Draft("create", catalog={made.id: to_json(made)}))
         return f"function {name} created"
@@ -99,10 +99,10 @@ class Functions:
         span = statement.name.span
         return SqlError(message, text=statement.text, start=span.start, end=span.end, hint=hint)
 
-    # ---- when they are called
+    # ---- calls
 
     def provide(self, name: str) -> bool:
-        """Give Spark a function of the home that it lacks; False if there is none, or it has it already."""
+        """Register a function that Spark lacks; False if the home has none, or Spark has it already."""
         found = self.core.catalog().function(name)
         if found is None or self._given.get(name.lower()) == found:
             return False
@@ -110,13 +110,14 @@ class Functions:
         return True
 
     def provide_for(self, catalog: Catalog, stream_id: str) -> None:
-        """Give Spark the functions that views on a stream call: some of what they compute has no text of its own."""
+        """Register the functions that views on a stream call: some expressions are not run as SQL text, and so do not
+        fail in a way that `provide` could handle."""
         for function in catalog.of(Function):
             if self._given.get(function.name.lower()) != function and users(catalog, stream_id, function.name):
                 self._give(function)
 
     def settle(self) -> None:
-        """Take back what another process has dropped or replaced since."""
+        """Unregister functions that another process has dropped or replaced."""
         catalog = self.core.catalog() if self._given else None
         for name, given in list(self._given.items()):
             if catalog is not None and catalog.function(name) != given:
@@ -156,7 +157,8 @@ def users(catalog: Catalog, stream_id: str, function: str) -> list[str]:
 
 
 def named(catalog: Catalog, stream_id: str, error: Exception) -> Exception:
-    """That a run lacks a function, with the views that call it: who sent the rows does not know them."""
+    """The error of a run that lacks a function, with the views that call it: the sender of the rows may not know
+    them."""
     if not isinstance(error, UnknownFunction):
         return error
     views = ", ".join(users(catalog, stream_id, error.function)) or "a view"
@@ -169,7 +171,7 @@ def named(catalog: Catalog, stream_id: str, error: Exception) -> Exception:
 
 
 def _imported(reference: str) -> Any:
-    """A function of Python's by its name."""
+    """A Python function by its qualified name."""
     if not _REFERENCE.fullmatch(reference):
         raise AnabranchError(
             f"{reference!r} does not name a Python function", hint="write it as 'package.module.function'"
@@ -190,7 +192,7 @@ def _imported(reference: str) -> Any:
 
 
 def _returns(function: Any) -> str | None:
-    """The type of Spark's that a function returns, by its annotation; None for one that was made with Spark's `udf`."""
+    """The Spark type that a function returns, by its annotation; None for a function made with Spark's `udf`."""
     if hasattr(function, "returnType") and hasattr(function, "evalType"):
         return None
     try:
@@ -224,7 +226,7 @@ def _type(hint: Any) -> str | None:
 
 
 def _by_name(reference: str) -> Callable[..., Any]:
-    """What Spark's workers call: they import the function themselves, with the Python path of this process."""
+    """The function for Spark's workers, which import it themselves, with the Python path of this process."""
     path = list(sys.path)
     found: list[Callable[..., Any]] = []
 

@@ -1,12 +1,11 @@
-"""Rows that a view cannot compute: found, set aside for that view, and listed.
+"""Finds the rows for which a view fails, sets them aside for this view, and lists them.
 
-A run knows nothing of this until a job of it fails for a value of some row: a division by zero, a text that is no
-number. Then each expression that rows are put through is tried on its own, on all rows in one job. A row for which one
-fails is set aside for the view that has the expression, and for no other. Which rows these are depends on nothing but
-the row and the view: not on the order of rows, nor on how they are cut into runs.
+It starts when a job of a run fails because of a value in a row: a division by zero, a string that is no number. Then
+one job evaluates each expression over rows on its own. A row for which an expression fails is set aside for the view
+of the expression, and for no other. This depends only on the row and the view, not on the order of rows or runs.
 
-What no expression explains is looked for by halves. Where two halves can be computed that could not be together, a sum
-that overflows, say, no row is to blame: both are kept, and whoever adds them up is told.
+Errors that no expression explains are found by bisection. If two halves succeed but not both together, as with a sum
+that overflows, no row is at fault: both halves are kept, and the query that adds them up fails.
 """
 
 from __future__ import annotations
@@ -43,18 +42,18 @@ from anabranch.sql.text import quote_name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: The place of a row among those that are looked at, from 0.
+#: The position of a row among the rows to check, from 0.
 PLACE = "_place"
-#: What Spark says in the same words of every row.
+#: Conditions whose message is the same for every row.
 _ALIKE = ("DIVIDE_BY_ZERO", "REMAINDER_BY_ZERO", "ARITHMETIC_OVERFLOW")
-#: Of other things, for so many rows of an expression Spark is asked what is wrong with each.
+#: For other conditions: of how many rows of an expression Spark is asked for the message.
 _ASKED = 10
-#: How often rows are halved to find the one that fails, before a view is stopped.
+#: The number of bisections to find a failing row before a view is stopped.
 MOST_HALVES = 64
 
 
 class Stopped(Exception):
-    """A view cannot continue: its error has no single row, or the row cannot be found."""
+    """A view cannot continue: no single row causes its error, or the row was not found."""
 
     def __init__(self, error: DataError) -> None:
         super().__init__(error.message)
@@ -74,17 +73,17 @@ class Check:
 
     @property
     def fails(self) -> str:
-        """Whether it fails for a row, as an expression that does not.
+        """An expression that never fails: whether this one fails for a row.
 
-        Adding an interval to a date is the one thing for which Spark takes any error of what it adds for NULL. In a
-        lambda, because Spark computes what two expressions share before either, and outside of what catches errors.
+        try_add of a date and an interval is the only function that returns NULL for any error in its argument. It is in
+        a lambda because Spark evaluates common subexpressions first, outside of try_add.
         """
         length = f"coalesce(length(CAST(({self.value}) AS STRING)), 0) % 2"
         return f"exists(array(0), __each -> try_add(DATE'1970-01-01', make_ym_interval(0, {length})) IS NULL)"
 
 
 def checks_of(catalog: Catalog, view: View, state: Panes | Rows) -> list[Check]:
-    """The expressions that a view, with all of its nodes, evaluates over each row for a state table."""
+    """The expressions that a view and its nodes evaluate over each row for a state table."""
     if isinstance(state, Rows):
         return _checks_of_rows(state)
     found: list[Check] = []
@@ -152,16 +151,16 @@ class Checking:
         self.stream_part = stream_part
         self.stream = stream
         self.rows = rows
-        self._whole = whole  # with those that are bad for the stream
+        self._whole = whole  # including bad rows of the stream
         self._left = MOST_HALVES
         self._firsts: dict[str, int] | None = None
         self._without: dict[frozenset[int], DataFrame] = {}
         self._rows_seen: dict[int, tuple[str | None, int | None, str]] = {}
 
-    # ---- rows that fail on their own
+    # ---- rows for which an expression fails
 
     def failing(self, catalog: Catalog, views: Sequence[View], states: Sequence[Panes | Rows]) -> dict[str, Found]:
-        """The rows for which an expression of a view fails on the way into its state tables, for each such view."""
+        """By view: the rows for which one of its expressions fails, if there are any."""
         work = []
         for state in states:
             users = {user.id for user in catalog.users_of(state)}
@@ -169,7 +168,7 @@ class Checking:
         return self._failing(catalog, views, work)
 
     def failing_in(self, catalog: Catalog, view: View, rows: Rows) -> Found:
-        """The same for a view and its own query, which works row by row."""
+        """The same for a view that works row by row."""
         return self._failing(catalog, [view], [(rows, {view.id: _checks_of_rows(rows)})]).get(view.id) or Found()
 
     def _failing(
@@ -199,7 +198,8 @@ class Checking:
         return found
 
     def _flagged(self, catalog: Catalog, state: Panes | Rows, checks: list[Check]) -> list[tuple[int, list[bool]]]:
-        """The rows for which checks fail, and which; none where these cannot be asked apart from the query."""
+        """The rows for which checks fail, and which of the checks; none if they cannot be evaluated outside of the
+        query."""
         if not checks:
             return []
         flags = f"array({', '.join(check.fails for check in checks)})"
@@ -216,7 +216,7 @@ class Checking:
     def _error(
         self, catalog: Catalog, state: Panes | Rows, check: Check, index: int, known: dict[int, DataError]
     ) -> DataError:
-        """Spark's error for an expression and a row for which it fails."""
+        """Spark's error for an expression that fails for a row."""
         first = next(iter(known.values()), None)
         if first is not None and first.condition in _ALIKE:
             return first
@@ -241,12 +241,12 @@ class Checking:
         more = [name for name in (PLACE, ROW_NUM, ARRIVAL_TS) if name in rows.columns]
         return self.stream_part.relations(state, catalog, rows, more)
 
-    # ---- what is left of a table
+    # ---- the other rows
 
     def without(self, indexes: set[int]) -> DataFrame:
         """The rows without some of them.
 
-        They are kept: else Spark would ask first what a query asks of the rest, and put that to all of them.
+        The frame is cached: otherwise Spark would push a query's filters down, and evaluate them for all rows.
         """
         if not indexes:
             return self.rows
@@ -268,7 +268,7 @@ class Checking:
     def written(
         self, table: str, rows: DataFrame, write: Callable[[DataFrame], tuple[DataFile, ...]], *, halves: bool
     ) -> tuple[tuple[DataFile, ...], dict[int, DataError]]:
-        """Write what a table is given of rows, and find rows that fail though no check does."""
+        """Write rows to a table, and find rows that fail although no check does."""
         files: list[DataFile] = []
         row_errors: dict[int, DataError] = {}
 
@@ -302,10 +302,10 @@ class Checking:
         low, high = self.rows.selectExpr(f"coalesce(min({PLACE}), 0)", f"coalesce(max({PLACE}) + 1, 0)").collect()[0]
         return low, high
 
-    # ---- reports on rows
+    # ---- the list of rows
 
     def add(self, view: View, row_errors: dict[int, DataError], found: Found) -> None:
-        """Set aside rows that were found by bisection like all others."""
+        """Set aside rows that were found by bisection."""
         found.indexes |= row_errors.keys()
         self._list(view, dict(sorted(row_errors.items())[: LISTED_BAD_ROWS - len(found.rows)]), found)
 
@@ -322,7 +322,7 @@ class Checking:
             found.errors.append(error)
 
     def _look_at(self, indexes: Iterable[int]) -> None:
-        """Have rows at hand that are to be listed: where they are from, their numbers, and all of each as text."""
+        """Collect rows to be listed: their origin, their number, and their columns as text."""
         wanted = [str(index) for index in indexes if index not in self._rows_seen]
         if not wanted:
             return
@@ -334,7 +334,7 @@ class Checking:
             self._rows_seen[row[0]] = tuple(row[1:])
 
     def _where(self, index: int, origin: str | None, number: int | None) -> tuple[str, int | None]:
-        """Where a row is from: its number in a file or a statement, from 1; or in its stream."""
+        """The origin of a row, and its number there from 1: in a file, in a statement, or in its stream."""
         if origin is None:
             return f"the rows of {self.stream.name}", None if number is None else number + 1
         if not origin:
@@ -353,12 +353,12 @@ def placed(rows: DataFrame, files: Sequence[str], first: int) -> DataFrame:
 
 
 def placed_anyhow(rows: DataFrame) -> DataFrame:
-    """Past rows with positions that hold as long as the frame is cached."""
+    """Past rows with positions, which are stable as long as the frame is cached."""
     return rows.selectExpr("*", f"monotonically_increasing_id() AS {PLACE}")
 
 
 def of_one_row(view: View) -> Rows | None:
-    """The query of a view over the rows of a run, if it only works row by row on one stream."""
+    """The query of a view over the rows of a run, if it works row by row on one stream."""
     if (
         view.operator != "stateless"
         or view.emission.mode != "feed"
@@ -373,21 +373,21 @@ def of_one_row(view: View) -> Rows | None:
 
 
 def computable(rows: Rows) -> str:
-    """The rows of a run, behind the placeholder of a stream, without those that a query over each cannot compute."""
+    """The query, over the placeholder of a stream, for the rows of a run for which a row-by-row query does not fail."""
     fails = " OR ".join(check.fails for check in _checks_of_rows(rows))
     return f"SELECT * FROM {_from_text(rows)} WHERE NOT ({fails or 'false'})"
 
 
-# ---- a view with tables of its own
+# ---- views with pane tables of their own
 
 
 def separate(core: Core, stream: Stream, views: Sequence[View]) -> None:
-    """Give views pane tables of their own, where they share them with others, which have rows that they lack."""
+    """Give views copies of the pane tables that they share with views which have more rows."""
     staged: list[Path] = []
     with core.ledger.commit_lock:
         snapshot = core.ledger.snapshot()
         before = catalog = core.catalog(snapshot)
-        copies: dict[str, str] = {}  # pane table -> the one that it copies
+        copies: dict[str, str] = {}  # copy -> original
         for view in views:
             for state in catalog.states_of(stream.id):
                 users = [each.id for each in catalog.users_of(state)]
@@ -415,7 +415,7 @@ def _copy_of(panes: Panes, view: View) -> str:
 
 
 def _separated(catalog: Catalog, view: View, panes: Panes, others: Sequence[str]) -> Catalog:
-    """The catalog with a copy of a pane table for one view, and of those that have their partials from it."""
+    """The catalog with a copy of a pane table for one view, and copies of the pane tables computed from it."""
     nodes = [catalog.view(view.id), *catalog.nodes_of(view)]
     uppers = [each for each in catalog.of(Panes) if each.above is not None and each.above.panes == panes.id]
     objects: list[Object] = [_for(catalog, panes, others)]
@@ -436,7 +436,7 @@ def _separated(catalog: Catalog, view: View, panes: Panes, others: Sequence[str]
 
 
 def _for(catalog: Catalog, panes: Panes, views: Sequence[str]) -> Panes:
-    """A pane table with the columns, and for the rows, that some of its views need."""
+    """A pane table with only the columns and rows that some of its views need."""
     uses = [use for id in views for use in _uses(catalog, catalog.view(id), panes)]
     names = {name for _, used in uses for name in used}
     columns = tuple(column for column in panes.columns if column.name in names)
@@ -448,20 +448,20 @@ def _for(catalog: Catalog, panes: Panes, views: Sequence[str]) -> Panes:
 
 @dataclass
 class Lost:
-    """What views lost in a commit: the rows set aside for them, and why some have stopped."""
+    """The losses of views in a commit: rows that were set aside, and reasons why views have stopped."""
 
     rows: dict[str, int] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
 
     def changes(self, catalog: Catalog) -> list[Object]:
-        """The definitions that say so."""
+        """The definitions with these losses."""
         found: dict[str, Object] = {}
         for id, count in self.rows.items():
             view = catalog.view(id)
             found[id] = replace(view, state=replace(view.state, lacks=view.state.lacks + count))
             uses = [use.panes for node in (view, *catalog.nodes_of(view)) for use in node.query.blocks]
             for panes in (catalog.panes(each) for use in uses for each in (use, catalog.kept_panes(use))):
-                if [user.id for user in catalog.users_of(panes)] == [id]:  # of another stream it may be shared
+                if [user.id for user in catalog.users_of(panes)] == [id]:  # that of another stream may be shared
                     found[panes.id] = replace(panes, signature=own_signature(panes.signature, id))
         for id, reason in self.stopped.items():
             view = found.get(id) or catalog.view(id)  # type: ignore[assignment]
@@ -477,11 +477,11 @@ def mend(
     scanned: Scanned,
     outputs: Callable[[Catalog], list[Output]],
 ) -> tuple[list[Output], Lost]:
-    """Write the outputs of a run that failed for some row, without the rows that views cannot compute.
+    """Write the outputs of a run that failed because of a row, without the rows for which views fail.
 
-    Gives all outputs of the run as they are now, and what the views lost.
+    Return all outputs of the run, and the losses of views.
     """
-    # Rows in memory do not have their file.
+    # Rows in memory do not know their file.
     rows = marked(scan.incoming.read() if scan.incoming.files else scan.rows)
     whole = placed(rows, scan.incoming.files, scan.first).persist()
     good = whole.where(good_rows(stream, rows.columns))
@@ -523,7 +523,7 @@ def _write_again(
     found: dict[str, Found],
     lost: Lost,
 ) -> None:
-    """Write an output that failed, or that has rows which its view lacks; others are as they should be."""
+    """Write an output again that failed, or that has rows which were set aside; other outputs are correct."""
     users = [view for view in catalog.users_of(state) if not view.state.stopped]
     gone = set().union(*(found[view.id].indexes for view in users if view.id in found))
     if not users or (output.table in scanned.files and not gone):
@@ -543,7 +543,7 @@ def _write_again(
         tables = [each for each in catalog.states_of(state.stream) if users[0] in catalog.users_of(each)]
         if row_errors and (
             len(users) > 1 or len(tables) > 1
-        ):  # it is not one view's row, or is in another of its tables
+        ):  # the row also concerns another view, or another table of the view
             core.ledger.give_up({output.table: files})
             raise Stopped(next(iter(row_errors.values())))
     except Stopped as stopped:
@@ -575,16 +575,16 @@ def refuse(stream: Stream, found: Iterable[Found]) -> None:
 
 
 def where(row: BadRow) -> str:
-    """The origin of a row, in words."""
+    """The origin of a row, as text."""
     return row.source if row.offset is None else f"{row.source}, row {row.offset}"
 
 
 def reason_of(error: DataError) -> str:
-    """What is wrong, and with which expression."""
+    """The expression that failed, and its error."""
     return f"{error.expression}: {error.message}" if error.expression else error.message
 
 
 def lacking(name: str, count: int) -> str:
-    """The warning on a view that could not compute some rows."""
+    """The warning about a view that lacks rows."""
     rows = f"{count:,} row{'' if count == 1 else 's'}"
     return f"view {name} lacks {rows} that could not be computed; sys.bad_rows lists them"

@@ -1,4 +1,4 @@
-"""Records that a trigger counts: their keys and places, and what keys show up to one of them."""
+"""The records that a trigger counts, and the rows of keys up to one of these records."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 
 def records_of(commit: Commit, view: View, touch: Touch) -> DataFrame | None:
-    """The keys of the records that this commit brings to an input, with their places or how many they are; None for
-    none."""
+    """The keys of the new records of an input, with their positions or their number; None if there are none."""
     new = _changed(commit, view, touch.input) if view.counts_by_run else deltas.delta(commit, view, touch.input)
     if new is None:
         return None
@@ -30,13 +29,13 @@ def records_of(commit: Commit, view: View, touch: Touch) -> DataFrame | None:
 
 
 def _changed(commit: Commit, view: View, placeholder: str) -> DataFrame | None:
-    """The rows behind a placeholder that this commit gives or takes back, each as often as it does."""
+    """The rows that this commit adds to an input or retracts, one row per copy."""
     parts = [rows for _, rows in deltas.split(commit, view, placeholder)]
     return reduce(lambda one, other: one.unionAll(other), parts) if parts else None
 
 
 def fresh_upto(commit: Commit, view: View, takes: DataFrame | None, touched: DataFrame | None) -> DataFrame:
-    """What keys show now; with `takes`, of this commit only the rows up to a place."""
+    """The current rows of keys; with `takes`, only this commit's rows up to a position are counted."""
     if takes is None or view.emission.counted is None:
         return keyed.fresh_rows(commit, view, touched)
     new = deltas.delta(commit, view, view.emission.counted)
@@ -48,7 +47,7 @@ def fresh_upto(commit: Commit, view: View, takes: DataFrame | None, touched: Dat
 
 
 def _counted_before(commit: Commit, view: View, placeholder: str) -> DataFrame:
-    """The rows that a trigger has counted before this commit."""
+    """The rows that a trigger counted before this commit."""
     if placeholder in view.query.streams:
         stream = commit.catalog.stream(view.query.streams[placeholder])
         return read.kept_rows(commit.core, view, stream, stream.seen_as(placeholder), commit.before)

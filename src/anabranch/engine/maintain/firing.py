@@ -61,7 +61,7 @@ def fire(commit: Commit, view: View) -> tuple[DataFile, ...]:
 def _fire_by_spark(
     commit: Commit, view: View, before: int | None, after: int | None, keys: KeyBounds | PairBounds | None
 ) -> tuple[DataFile, ...] | None:
-    """The same where keys are too many for the driver; None where they are not."""
+    """The same by Spark, if the keys are too many for the driver; None if they are not."""
     furthest = highest(after, keys.furthest[1]) if isinstance(keys, KeyBounds) else after
     rows, everything = commit.rows_read(view), after == END or isinstance(keys, PairBounds)
     pending = commit.core.timers.in_files(view, commit.before, rows, commit.now, furthest, everything=everything)
@@ -82,7 +82,7 @@ def _fire_by_spark(
 
 
 def _records(commit: Commit, view: View) -> dict[Key, Records]:
-    """How many records this commit brings for each key, and their places where these matter."""
+    """The number of new records of each key; with their positions, if the trigger counts record by record."""
     found: dict[Key, Records] = {}
     width = len(view.keying.columns)
     for touch in view.keying.touches:
@@ -103,7 +103,7 @@ def _records(commit: Commit, view: View) -> dict[Key, Records]:
 
 
 def _limited(commit: Commit, view: View, fired: Fired, touched: DataFrame | None) -> DataFrame:
-    """What the keys that fired show; of this commit, only the rows up to the one that fired."""
+    """The rows of the keys that fired; of this commit's rows, only those up to the one that fired."""
     rows = [(*key, place) for key, place in fired.upto.items()]
     takes = commit.core.spark.createDataFrame(table_of(read.take_fields(view), rows)) if rows else None
     return counting.fresh_upto(commit, view, takes, touched)

@@ -1,8 +1,8 @@
-"""Rows that came too late for a view and are left out of it for ever: LATE DROP, and what LATE ARCHIVE emits.
+"""Reads inputs without the late rows that a view has dropped: LATE DROP, and the views of LATE ARCHIVE.
 
-Which rows these are depends on when they came, so it is a fact of the ledger: a table of the view for each of its
-inputs has them, written with the run that brought them, in the form of changes. The view is computed from the rows of
-the input less those of the table, whatever the run, and so is what it would be if they had never come.
+Which rows are dropped depends on when they arrived, so the ledger stores them: per input, the view has a table of
+dropped rows, in the form of changes, written with the run of these rows. The view is always computed from the input
+minus this table, as if the rows had never arrived.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def left_out_fields(catalog: Catalog, view: View, input: str) -> tuple[Field, ..
 
 
 def without(core: Core, catalog: Catalog, view: View, input: str, rows: DataFrame, snapshot: Snapshot) -> DataFrame:
-    """The rows of an input less those that were left out by a snapshot."""
+    """The rows of an input without those that were dropped up to a snapshot."""
     if input not in view.leaves_out or not snapshot.files.get(view.left_out_table(input)):
         return rows
     left_out = core.table_frame(view.left_out_table(input), left_out_fields(catalog, view, input), snapshot)
@@ -47,13 +47,13 @@ def without(core: Core, catalog: Catalog, view: View, input: str, rows: DataFram
 
 
 def without_sql(rows: str, left_out: str, columns: list[str]) -> str:
-    """The same for DuckDB, of columns of rows that only come: which copy of a row is left out makes no difference."""
+    """The same for DuckDB, for append-only rows, where it does not matter which copy of a row is dropped."""
     items = ", ".join(quoted(each) for each in columns)
     return f"(SELECT {items} FROM {rows} EXCEPT ALL SELECT {items} FROM {left_out})"
 
 
 def came(core: Core, table: str, files: Sequence[DataFile]) -> int:
-    """How many rows files of a table have that came, and were not taken back."""
+    """The number of rows in files of a table, without retractions."""
     from pyarrow import compute, parquet
 
     paths = [str(core.ledger.table_folder(table) / file.path) for file in files]

@@ -1,15 +1,14 @@
-"""Changes of the views whose changes are kept, for one commit: each node after those it reads.
+"""The changes of each node whose changes are stored, for one commit; its inputs are computed before it.
 
     stateless   the changes of its input, through the user's SQL
-    join        the changes of each input with the rows of the others: dA x B + A x dB + dA x dB
-    keyed       f(state | touched keys) - what was shown for them
-    whole       f(state) - what was shown
-    sessions    f(rows of the sessions that new rows touch) - what was shown of these
-    outer joins whose streams are bound to each other in time, keyed or not: f(state after) - f(state before), of the
-                rows that are near new ones
+    join        the changes of each input, joined with the rows of the others: dA x B + A x dB + dA x dB
+    keyed       f(state | touched keys) - the rows shown for these keys
+    whole       f(state) - the rows shown
+    sessions    f(rows of the sessions that new rows touch) - the rows shown for these sessions
+    outer joins with time bands, keyed or not: f(state after) - f(state before), over the rows in reach of new ones
 
-f is the user's own SQL over the state with this commit in it; what was shown is in the ledger and never computed again,
-so that each row taken back is one that was given out.
+f is the user's own SQL over the state, including this commit. The rows shown are read from the ledger and never
+recomputed, so every retraction takes back a row that was emitted.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def fill(commit: Commit, view: View) -> tuple[DataFile, ...]:
-    """Everything a new view shows, as its first changes."""
+    """All rows of a new view, as its first changes."""
     if view.emission.mode == "triggers" or view.query.asks:
         commit.filling = True
         try:
@@ -57,7 +56,7 @@ def fill(commit: Commit, view: View) -> tuple[DataFile, ...]:
     commit.anew = True
     known = commit.core.catalog(commit.before).objects.get(view.id)
     if isinstance(known, View) and known.query.rows is not None and known.sql == view.sql:
-        # What it has shown so far: its rows have met static tables, and stay as they are.
+        # The rows that it has shown so far: they were enriched when they arrived, and do not change.
         whole = read.view_query(commit.core, commit.core.catalog(commit.before), known, commit.before)
     else:
         narrow = partial(deltas.computable_rows, commit, view)
@@ -66,7 +65,7 @@ def fill(commit: Commit, view: View) -> tuple[DataFile, ...]:
 
 
 def renew(commit: Commit, view: View) -> tuple[DataFile, ...]:
-    """The changes of a node after something was changed under it that brings no new rows; what waits goes on."""
+    """The changes of a node after a change below it that brings no new rows; pending windows stay pending."""
     if view.emission.mode == "triggers":
         shown = _shown_windows(commit, view)
         return () if shown is None else keyed.minus_shown(commit, view, shown, None)
@@ -77,7 +76,7 @@ def renew(commit: Commit, view: View) -> tuple[DataFile, ...]:
 
 
 def _shown_windows(commit: Commit, view: View) -> DataFrame | None:
-    """What a view shows now of the windows that it has shown; None if it does not wait for windows alone."""
+    """The current rows of the windows that a view has shown; None if it does not emit by windows only."""
     bound = clock.progress_of(commit, view, 0)
     if view.emission.budget is not None:
         bound = shown_before(view, commit.before, bound)
@@ -92,14 +91,14 @@ def _shown_windows(commit: Commit, view: View) -> DataFrame | None:
 
 
 def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
-    """What a node shows now and did not, and the other way round."""
+    """The rows that a node shows from this commit on, and those that it retracts."""
     commit.anew = False
     if view.emission.mode == "triggers":
         return firing.fire(commit, view)
     if view.emission.closing:
         commit.places[view.id] = str(Verdict(False, "its windows are made by other rows"))
         return closing.changes(commit, view)
-    if commit.core.table_cache.keeps(view.id):  # whether or not it has anything to do in this commit
+    if commit.core.table_cache.keeps(view.id):  # even if the node has nothing to do in this commit
         commit.core.table_cache.let_go(view.id, bands.needed(commit, view))
     if not commit.touches(view):
         return ()
@@ -139,7 +138,7 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
 
 
 def _look_up(commit: Commit, view: View, *, anew: bool = False) -> tuple[DataFile, ...]:
-    """New rows with the matches that tables outside have for them."""
+    """New rows with their matches in external tables."""
     files = None if anew else driver_lookup_changes.changes(commit, view)
     if files is not None:
         commit.added[view.changes_table] = files
@@ -149,9 +148,9 @@ def _look_up(commit: Commit, view: View, *, anew: bool = False) -> tuple[DataFil
 
 
 def _hot(commit: Commit, view: View) -> tuple[DataFile, ...]:
-    """The changes of a plain aggregate, beside its groups in memory; by Spark where that is not to be had.
+    """The changes of a plain aggregate, from its groups in memory; by Spark where the driver cannot.
 
-    Memory that is not enough may be so the next time. Other reasons stay: the view is Spark's from then on.
+    After running out of memory, the next commit tries again; after any other error the view is left to Spark.
     """
     import duckdb
 
@@ -171,7 +170,7 @@ def _hot(commit: Commit, view: View) -> tuple[DataFile, ...]:
     except duckdb.Error as error:
         commit.core.hot.forget(view.id)
         commit.places[view.id] = str(Verdict(False, (str(error).splitlines() or [""])[0]))
-        files = _by_spark(commit, view)  # or tells in its own words what is wrong, of an overflow, say
+        files = _by_spark(commit, view)  # or raises an error of its own, of an overflow, for example
         if not isinstance(error, duckdb.OutOfMemoryException):
             commit.core.hot.leave(view)
             reason = (str(error).splitlines() or [""])[0]
