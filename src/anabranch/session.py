@@ -129,7 +129,7 @@ def connect(
     temporary: Path | None = None
     if home is None:
         if read_only:
-            raise UsageError("a temporary home cannot be opened for reading only", hint="name a home")
+            raise UsageError("a temporary home cannot be opened read-only", hint="name a home")
         temporary = temporary_homes.make()
     elif "://" in str(home) and not str(home).startswith("file://"):
         raise UsageError(f"a home is a local folder, not {home}", hint="a shared file system that is mounted will do")
@@ -330,7 +330,7 @@ class Session:
         catalog = self._core.catalog(snapshot)
         streams = sum(not stream.name.startswith("_") for stream in catalog.of(Stream))
         views = sum(not view.name.startswith("_") for view in catalog.of(View))
-        mode = "open" if ledger.writable else "open for reading only"
+        mode = "open" if ledger.writable else "open read-only"
         return f"<Session: {ledger.home}, version {snapshot.version}, streams: {streams}, views: {views}, {mode}>"
 
     def __enter__(self) -> Session:
@@ -557,8 +557,8 @@ class Session:
         if not (follow and found.kept):  # the changes of a run that another process makes are there to be read
             if follow and not self._core.ledger.writable:
                 raise UsageError(
-                    f"nobody keeps the changes of view {found.name}, and this home is open for reading only",
-                    hint="whoever writes to the home has to follow it first, or make it with EMIT CHANGES",
+                    f"the changes of view {found.name} are not stored, and this home is open read-only",
+                    hint="follow it in the process that writes to the home, or create it with EMIT CHANGES",
                 )
             self._must_write()
         return self._subscription(found, version, follow=follow)
@@ -751,7 +751,7 @@ class Session:
         self._must_be_open()
         if not self._core.ledger.writable:
             raise AnabranchError(
-                "this home is open for reading only",
+                "this home is open read-only",
                 hint="open it without read_only, when no other process writes to it",
             )
 

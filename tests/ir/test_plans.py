@@ -44,7 +44,7 @@ def test_spark_is_asked_once_for_each_select() -> None:
         ("SELECT x FROM (SELECT k, n FROM s) AS t(x)", "1 names for 2 columns"),
         ("SELECT sum(n) OVER w FROM s", "there is no window w"),
         ("SELECT k FROM s JOIN names USING (label)", "there is no column label"),
-        ("SELECT count(*) FROM names <VISIBLE '1 day'>", "nothing tells which column the time is in"),
+        ("SELECT count(*) FROM names <VISIBLE '1 day'>", "it is not clear which column has the time"),
     ],
 )
 def test_what_is_wrong_is_pointed_at(sql: str, message: str) -> None:

@@ -217,7 +217,7 @@ def test_snapshot_files_are_only_an_accelerator(home: Path) -> None:
 def test_a_version_is_published_once(tmp_path: Path) -> None:
     log = RecordLog(tmp_path)
     log.publish(Record(1, "run", "now", note="mine"))
-    with pytest.raises(LedgerError, match="Version 1 exists already"):
+    with pytest.raises(LedgerError, match="Version 1 already exists"):
         log.publish(Record(1, "run", "now", note="theirs"))
     assert log.read(1).note == "mine"
     assert [path.name for path in tmp_path.iterdir()] == [f"{1:020}.json"]

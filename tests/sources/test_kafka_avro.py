@@ -101,8 +101,8 @@ def registry() -> Iterator[Registry]:
     [
         ("format => 'avro'", "either a schema or a registry"),
         ("format => 'avro', schema => '{}', registry => 'http://x'", "either a schema or a registry"),
-        ("format => 'avro', schema => '{'", "the schema is no JSON"),
-        ("format => 'avro', registry => 'file:///etc/passwd'", "no address of a registry"),
+        ("format => 'avro', schema => '{'", "the schema is not JSON"),
+        ("format => 'avro', registry => 'file:///etc/passwd'", "not a registry's address"),
         ("format => 'json', registry => 'http://x'", "for format => 'avro'"),
         ("format => 'protobuf'", "format cannot be 'protobuf'"),
         ("format => 'avro', registry => 'http://x', registry_password => 'p'", "must not be written down"),

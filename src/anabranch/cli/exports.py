@@ -39,8 +39,8 @@ def prepare(console: Console, output: str | None, to: str | None, overwrite: boo
             raise UsageError("--overwrite goes with --to FILE")
         if console.out_is_terminal:
             raise UsageError(
-                "an Arrow stream is nothing for a terminal",
-                hint="send it on (| PROGRAM, > FILE), or name a file: --to FILE",
+                "an Arrow stream cannot be printed to a terminal",
+                hint="pipe or redirect it (| PROGRAM, > FILE), or name a file: --to FILE",
             )
         return Export(output, None)
     return Export(output, place(to, overwrite, plain="-o arrow writes to standard output: --to -"), overwrite)
@@ -56,7 +56,7 @@ def check_single(export: Export, statements: Sequence[Statement]) -> None:
     if answers > 1:
         raise UsageError(
             f"-o {export.format} writes one answer, and there would be {answers}",
-            hint="let one SELECT give all rows, or write each in a call of its own",
+            hint="combine them into one SELECT, or run a command for each",
         )
 
 
@@ -73,7 +73,7 @@ class ExportOutput:
         if result.endless:
             raise QueryFailed(
                 f"this query never ends, and {export.called} holds one finished answer",
-                hint="-o stream-json and -o live-csv follow it; FROM name AS OF VERSION n reads what was there then",
+                hint="-o stream-json and -o live-csv follow it; FROM name AS OF VERSION n reads that version",
             )
         rows = result.toArrow()
         if result.kind == "changes":  # the net result, without an order

@@ -67,11 +67,11 @@ class Alterer:
         if view.state.stopped or view.state.lacks:
             how = "is stopped" if view.state.stopped else "lacks rows"
             raise NotSupported(
-                f"view {view.name} {how}: what it has is not all there was",
+                f"view {view.name} {how}: it does not have all rows",
                 text=statement.text,
                 start=statement.name.span.start,
                 end=statement.name.span.end,
-                hint="CREATE OR REPLACE VIEW makes it anew, from all rows there are",
+                hint="CREATE OR REPLACE VIEW recreates it, from all rows there are",
             )
         sql = _with_query(view, statement)
         if same_text(sql, view.sql):
@@ -182,7 +182,7 @@ class _Begins:
         """Why the rows cannot be read again; None if they can."""
         runs = self.runs(stream.id)
         if stream.id in self.unknown and runs:
-            return f"the view began with START AT NOW, and with which run of stream {stream.name} is not known"
+            return f"the view began with START AT NOW, and its first run of stream {stream.name} is not known"
         first = self.first_run(stream)
         if stream.id in self.begins and stream.kept_since is not None and stream.kept_since <= first:
             return None  # by their numbers

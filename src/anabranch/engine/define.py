@@ -95,7 +95,7 @@ class Definer:
     def create_stream(self, statement: CreateStream, *, again_is_fine: bool) -> str:
         name = self._free_name(statement, statement.name, "stream", again_is_fine)
         if name is None:
-            return f"stream {statement.name} is there already"
+            return f"stream {statement.name} already exists"
         options = dict(statement.source.options) if statement.source is not None else {}
         kind = statement.source.kind if statement.source is not None else None
         fields = tuple(self._declared(statement))
@@ -109,7 +109,7 @@ class Definer:
             if registry.is_files(kind) and "path" in options:
                 check_path(str(options["path"]))
                 if is_pipe(str(options.get("path", ""))):
-                    hint = "make it without FROM, and COPY from the pipe"
+                    hint = "create it without FROM, and COPY from the pipe"
                     raise SourceError("a pipe can be read once, and a stream may have to be read again", hint=hint)
                 if "bad_rows" in options:
                     hint = "ON ERROR FAIL at the end of CREATE STREAM stops it at a bad row"
@@ -127,8 +127,8 @@ class Definer:
                 if found is not None and found.stored is not None:
                     kind, options = found.stored[0], {**found.stored[1], **options}
                 if statement.keep == "nothing" and registry.reads_once(kind):
-                    hint = "leave KEEP NOTHING out: the stream keeps its rows"
-                    raise SourceError("what this source gives cannot be read again", hint=hint)
+                    hint = "remove KEEP NOTHING: the stream keeps its rows"
+                    raise SourceError("the rows of this source cannot be read again", hint=hint)
         except AnabranchError as error:
             if statement.source is not None and not isinstance(error, SqlError):
                 raise _at(statement, statement.source.span, error) from error
@@ -227,7 +227,7 @@ class Definer:
     def create_table(self, statement: CreateTable, *, again_is_fine: bool) -> str:
         name = self._free_name(statement, statement.name, "table", again_is_fine)
         if name is None:
-            return f"table {statement.name} is there already"
+            return f"table {statement.name} already exists"
         id = self._new_id(statement.name.last)
         declared = tuple(self._declared(statement))
         query: str | None = None
@@ -342,8 +342,8 @@ class Definer:
     def refresh(self, statement: Refresh) -> str:
         table = self.find(statement, statement.target, Table)
         if table.asked:
-            hint = "new rows are joined with it as it is when they arrive; earlier matches stay as they are"
-            error = AnabranchError(f"table {table.name} is looked up by key: there is nothing to load again", hint=hint)
+            hint = "new rows are joined with its contents when they arrive; earlier matches do not change"
+            error = AnabranchError(f"table {table.name} is looked up by key: there is nothing to reload", hint=hint)
             raise _at(statement, statement.target.span, error)
         self.refresh_table(table)
         return f"table {table.name} refreshed; views read it as it is now, for rows from here on"
@@ -428,7 +428,7 @@ class Definer:
     def create_view(self, statement: CreateView, *, again_is_fine: bool) -> str:
         name = self._free_name(statement, statement.name, "view", again_is_fine)
         if name is None:
-            return f"view {statement.name} is there already"
+            return f"view {statement.name} already exists"
         with self.core.frames.asking_once():
             view = self.make_view(
                 statement.name.last, statement.text, statement.sql, statement.query, statement.start, statement
@@ -618,7 +618,7 @@ class Definer:
         core = self.core
         name = self._free_name(statement, statement.name, "sink", again_is_fine)
         if name is None:
-            return f"sink {statement.name} is there already"
+            return f"sink {statement.name} already exists"
         options = check_sink(statement)
         if "path" in options:
             options["path"] = os.path.abspath(options["path"].removeprefix("file://"))
@@ -643,7 +643,7 @@ class Definer:
         taken = [field.name for field in view.fields if field.name.lower() in CHANGE_COLUMNS]
         if taken:
             raise SinkError(
-                f"view {view.name} has a column {taken[0]}, and that is what a sink calls one of its own",
+                f"view {view.name} has a column {taken[0]}, which is the name of a column that the sink adds",
                 hint="give it another name with AS",
             )
 
@@ -813,7 +813,7 @@ class Definer:
         if not same or kind == "sink":  # replacing must not turn a view into a stream whose rows are gone
             hint = f"DROP {found.kind.upper()} {found.name} first, or take another name"
         elif again_is_fine:
-            hint = f"its definition differs from the one in the home; CREATE OR REPLACE {kind.upper()} makes it anew"
+            hint = f"its definition differs from the one in the home; CREATE OR REPLACE {kind.upper()} recreates it"
             if (
                 isinstance(statement, CreateView)
                 and isinstance(found, View)
@@ -822,7 +822,7 @@ class Definer:
                 query = statement.query.span.of(statement.text)
                 hint = f"its query differs from the one in the home; to change it: ALTER VIEW {found.name} AS {query}"
         raise SqlError(
-            f"there is a {found.kind} {found.name} already",
+            f"{found.kind} {found.name} already exists",
             text=statement.text,
             start=name.span.start,
             end=name.span.end,
@@ -949,11 +949,11 @@ def check_type(field: Field, text: str, query: Query) -> None:
     """Refuse a column that neither a table nor an answer can hold."""
     if re.search(r"\b(interval$|interval (year|month)|interval[,>]|time\()", field.type):
         raise WrongType(
-            f"the column {field.name} is of type {field.type.upper()}, which cannot be kept",
+            f"the column {field.name} is of type {field.type.upper()}, which cannot be stored",
             text=text,
             start=query.span.start,
             end=query.span.start + 6,
-            hint="make it a text, CAST(... AS STRING), or a number",
+            hint="cast it to a string, CAST(... AS STRING), or to a number",
         )
 
 
@@ -998,7 +998,7 @@ def _refuse_other_tables(planned: Planned, catalog: Catalog, view: View) -> None
         raise NotSupported(
             f"the changes of view {view.name} cannot be kept: its rows were joined with table {table.name} as it was"
             " before a REFRESH, and would now be joined with its new rows",
-            hint=f"CREATE OR REPLACE VIEW {view.name} AS ... EMIT CHANGES makes it anew, over the table as it is now",
+            hint=f"CREATE OR REPLACE VIEW {view.name} AS ... EMIT CHANGES recreates it, over the table as it is now",
         )
 
 
@@ -1029,7 +1029,7 @@ def _check_start(stream: Stream, snapshot: Snapshot, start: str | int, run: int)
         raise NotSupported(
             f"START AT VERSION {start} needs the rows that stream {stream.name} has had since, and it keeps them"
             + (" not" if stream.kept_since is None else f" from run {stream.kept_since} on, not from run {run}"),
-            hint="make the stream with KEEP ALL, or start with what comes: START AT NOW",
+            hint="create the stream with KEEP ALL, or start with new rows: START AT NOW",
         )
 
 
@@ -1076,8 +1076,8 @@ def _refuse_start(text: str, query: Query, bound: Bound, start: str | int) -> No
             raise refuse(
                 text,
                 span,
-                f"START AT {at} is about the rows of streams, and this is a view, which is read as a whole",
-                "say START AT where that view is made, or put a condition on the event time here",
+                f"START AT {at} applies to the rows of streams, and this is a view, which is read as a whole",
+                "put START AT into the definition of that view, or add a condition on the event time here",
             )
 
 

@@ -321,11 +321,11 @@ class DmlExecutor:
             raise self._wrong_kind(statement, statement.target, target, "stream")
         if statement.to is None:
             record = self.runner.move(target.id, lambda _, state: progress_algebra.end(state), "advance")
-            return f"stream {target.name} is at its end"
+            return f"stream {target.name} has ended"
         bound = self.moment(statement, statement.to)
         record = self.runner.move(target.id, lambda _, state: progress_algebra.advance_to(state, bound), "advance")
         if record is None:
-            return f"stream {target.name} is further already: progress never goes back"
+            return f"the progress of stream {target.name} is later already, and never goes back"
         return f"stream {target.name} advanced"
 
     def moment(self, statement: Statement, given: Expression) -> int:
@@ -357,9 +357,9 @@ class DmlExecutor:
             raise self._wrong_kind(statement, name, found, "stream or table")
         if isinstance(found, Table) and found.asked:
             raise NotSupported(
-                f"{found.name} lives in {found.source}(...), and can only be queried from here",
+                f"{found.name} is a table in {found.source}(...), and can only be queried here",
                 **_span_of(statement, name),
-                hint="change it where it lives",
+                hint="change it in its database",
             )
         if isinstance(found, Stream) and found.source is not None and not isinstance(statement, Advance):
             raise NotSupported(
@@ -373,7 +373,7 @@ class DmlExecutor:
         found = self._target(statement, name)
         if not isinstance(found, Table):
             raise NotSupported(
-                f"{found.name} is a stream: what has happened cannot be changed",
+                f"{found.name} is a stream, which is append-only",
                 text=statement.text,
                 start=name.span.start,
                 end=name.span.end,
@@ -386,7 +386,7 @@ class DmlExecutor:
         if isinstance(found, View):
             catalog = self.core.catalog()
             streams = ", ".join(sorted(catalog.stream(id).name for id in catalog.sources_of(found)))
-            hint = f"rows go into what it reads: {streams}" if streams else None
+            hint = f"insert into what it reads: {streams}" if streams else None
         return SqlError(f"{found.name} is a {found.kind}, not a {wanted}", **_span_of(statement, name), hint=hint)
 
 

@@ -83,7 +83,7 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
     except (NotApplicable, duckdb.Error) as error:
         if LEFT_TO_SPARK in str(error):
             commit.core.driver_changes.leave(view)
-        reason = (str(error).splitlines() or ["something that it reads is not to be had on the driver"])[0]
+        reason = (str(error).splitlines() or ["an input of it is not available on the driver"])[0]
         commit.places[view.id] = str(Verdict(False, reason))
         return None  # an overflow, say: Spark reports it
 
@@ -346,7 +346,7 @@ class Query:
 
             part = driver_sql(view.query.text, relation, self.fields_read(view))
             if part is None:
-                raise NotApplicable("something that it reads is not to be had in DuckDB")
+                raise NotApplicable("an input of it is not available in DuckDB")
             parts.append(part)
         if not parts:
             return None

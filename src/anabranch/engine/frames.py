@@ -202,7 +202,7 @@ def arrow_schema(fields: Sequence[Field]) -> Any:
         try:
             found.append(pa.field(each.name, _arrow_type(each.dataType)))
         except WrongType as error:
-            error.message = f"the column {field.name} is of type {field.type.upper()}, which cannot be kept"
+            error.message = f"the column {field.name} is of type {field.type.upper()}, which cannot be stored"
             raise
     return pa.schema(found)
 
@@ -261,8 +261,8 @@ def _arrow_type(kind: DataType) -> Any:
     }
     if type(kind) not in simple:
         raise WrongType(
-            f"the type {kind.simpleString()} cannot be kept in a table",
-            hint="make it a text, CAST(... AS STRING), or a number",
+            f"the type {kind.simpleString()} cannot be stored in a table",
+            hint="cast it to a string, CAST(... AS STRING), or to a number",
         )
     return simple[type(kind)]
 
@@ -315,7 +315,7 @@ def translate(
     if is_data_error(error):
         return in_text(DataError(_plain_words(message), expression=_fragment(error), condition=condition), source)
     in_arrow = condition == "UNSUPPORTED_DATA_TYPE_FOR_ARROW_CONVERSION"
-    return QueryFailed(message, hint="make it a text, CAST(... AS STRING), or a number" if in_arrow else None)
+    return QueryFailed(message, hint="cast it to a string, CAST(... AS STRING), or to a number" if in_arrow else None)
 
 
 #: Prefixes of SQLSTATE: values that cannot be computed, duplicate map keys, and errors raised by queries.
@@ -466,7 +466,7 @@ def _unresolved(error: Any, condition: str, message: str) -> tuple[str, str | No
     except Exception:
         parameters = {}
     if parameters.get("sqlExpr", "").strip('"') == COUNTED:
-        return "what NET counts by is no whole number", EXAMPLE
+        return "the count of NET is not a whole number", EXAMPLE
     if condition.startswith("UNRESOLVED_COLUMN"):
         name = parameters.get("objectName", "").replace("`", "").removeprefix("__rows.")
         proposal = parameters.get("proposal", "").replace("`", "")

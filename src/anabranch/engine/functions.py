@@ -50,15 +50,15 @@ class Functions:
         if found is not None:
             same = normal_form(tokenize(found.sql)) == statement.normal
             if statement.if_not_exists or (again_is_fine and same):
-                return f"function {name} is there already"
+                return f"function {name} already exists"
             if not statement.or_replace:
-                hint = f"CREATE OR REPLACE FUNCTION {name} takes its place"
-                raise self._wrong(statement, f"there is a function {found.name} already", hint)
+                hint = f"CREATE OR REPLACE FUNCTION {name} replaces it"
+                raise self._wrong(statement, f"function {found.name} already exists", hint)
             self._must_be_free(statement, catalog, found)
         if len(statement.name.parts) > 1 or not name.isidentifier() or name.startswith("_"):
             raise self._wrong(statement, f"{statement.name} cannot be the name of a function", "use one plain word")
         if name.lower() in builtin():
-            raise self._wrong(statement, f"{name} is a function of Spark's", "take another name")
+            raise self._wrong(statement, f"{name} is a built-in function of Spark", "take another name")
         try:
             returns = statement.returns or _returns(_imported(statement.reference))
         except AnabranchError as error:
@@ -92,7 +92,7 @@ class Functions:
     def _must_be_free(self, statement: CreateFunction | Drop, catalog: Catalog, found: Function) -> None:
         users = [view.name for view in catalog.of(View) if view.owner is None and called(view.sql, found.name)]
         if users:
-            hint = "drop them first: what they keep was made by it"
+            hint = "drop them first: their state was computed with it"
             raise self._wrong(statement, f"{found.name} is called by {', '.join(users)}", hint)
 
     def _wrong(self, statement: CreateFunction | Drop, message: str, hint: str | None) -> SqlError:
@@ -130,7 +130,7 @@ class Functions:
             users = [view.name for view in self.core.catalog().of(View) if called(view.sql, function.name)]
             called_by = f", which {', '.join(users)} calls," if users else ""
             raise AnabranchError(
-                f"the function {function.name} of this home{called_by} cannot be had: {error.message}",
+                f"the function {function.name} of this home{called_by} cannot be loaded: {error.message}",
                 hint=error.hint,
             ) from error
         try:
@@ -187,7 +187,7 @@ def _imported(reference: str) -> Any:
             hint="the module has to be on the Python path of every process that calls the function",
         ) from error
     if not callable(found):
-        raise AnabranchError(f"{reference} is no function", hint="name one")
+        raise AnabranchError(f"{reference} is not a function", hint="name one")
     return found
 
 
@@ -202,8 +202,8 @@ def _returns(function: Any) -> str | None:
     found = _type(hint)
     if found is None:
         raise AnabranchError(
-            "what the function returns is not known: it has no annotation that Spark has a type for",
-            hint="say it with RETURNS, as in CREATE FUNCTION f AS 'package.module.function' RETURNS BIGINT",
+            "the return type is not known: the function has no annotation for which Spark has a type",
+            hint="declare it with RETURNS, as in CREATE FUNCTION f AS 'package.module.function' RETURNS BIGINT",
         )
     return found
 

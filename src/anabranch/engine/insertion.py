@@ -110,7 +110,7 @@ def bring(core: Core, frame: DataFrame) -> DataFrame:
     try:
         frame.createGlobalTempView(name)
     except Exception as error:
-        raise UsageError("this frame is not one of the Spark session of this home", hint=str(error)) from error
+        raise UsageError("this frame is from another Spark application than this home", hint=str(error)) from error
     try:
         return core.spark.table(f"global_temp.{name}")
     finally:
@@ -155,7 +155,7 @@ def _check_columns(given: Sequence[str], name: str, fields: Sequence[Field]) -> 
             raise _no_column(each, name, fields)
     twice = [each for each, count in Counter(each.lower() for each in given).items() if count > 1]
     if twice:
-        raise UsageError(f"column {twice[0]} is given twice", hint="names of columns differ in more than their case")
+        raise UsageError(f"column {twice[0]} is given twice", hint="column names must differ in more than case")
 
 
 def _no_column(given: str, name: str, fields: Sequence[Field], at: str = "") -> UnknownName:
@@ -183,7 +183,7 @@ def _arrow(data: Any, name: str, fields: Sequence[Field]) -> pa.Table:
         raise WrongType(f"the rows for {name} cannot be read: {error}", hint="nothing was inserted") from error
     if isinstance(data, str | bytes | Mapping) or not isinstance(data, Iterable):
         raise UsageError(
-            f"rows for {name} cannot be made of a {type(data).__name__}",
+            f"rows for {name} cannot be read from a {type(data).__name__}",
             hint="give dicts, or a table of Arrow, pandas, Polars or Spark",
         )
     return _of_dicts(data, name, fields)

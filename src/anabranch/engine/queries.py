@@ -126,7 +126,7 @@ def check_views(core: Core, bound: Bound, snapshot: Snapshot) -> None:
 
 def stopped(view: View) -> QueryFailed:
     """The error for reading a stopped view."""
-    hint = "CREATE OR REPLACE VIEW makes it anew, with a query that can be computed; DROP VIEW takes it away"
+    hint = "CREATE OR REPLACE VIEW recreates it with another query; DROP VIEW drops it"
     return QueryFailed(
         f"view {view.name} is stopped, because it could not be computed: {view.state.stopped}", hint=hint
     )

@@ -145,7 +145,7 @@ def good_rows_of_files(core: Core, files: FilesSource, taken: list[Any], key: An
             if not files.skips:
                 raise SourceError(
                     f"{where}: {bad[0].reason}",
-                    hint=f"mend it, or skip bad rows: {files.format}('...', bad_rows => 'skip')",
+                    hint=f"fix it, or skip bad rows: {files.format}('...', bad_rows => 'skip')",
                 )
             rest = "" if count == 1 else f", the first of {count:,}"
             core.warn(f"bad rows are skipped{rest}: {where}: {bad[0].reason}")
@@ -174,7 +174,7 @@ def stream_frame(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame:
         return core.table_frame(stream.rows_table, stream.fields, snapshot)
     raise AnabranchError(
         f"stream {stream.name} keeps no rows",
-        hint="make it with KEEP ALL to read them back; its views can be read",
+        hint="create it with KEEP ALL to read them; its views can be read",
     )
 
 

@@ -105,7 +105,7 @@ class Runner:
                 raise QueryFailed(
                     f"stream {stream.name}: {first.reason} in {first.source}"
                     + (f", line {first.offset}" if first.offset is not None else ""),
-                    hint="the stream was made with ON ERROR FAIL; mend the row, or make it again with ON ERROR SKIP",
+                    hint="the stream was created with ON ERROR FAIL; fix the row, or recreate it with ON ERROR SKIP",
                 )
             reach("after-files")
             after = self._progress(stream, state, scanned)
@@ -164,7 +164,7 @@ class Runner:
             scanned.give_up(self.core.ledger)
             raise QueryFailed(
                 f"stream {stream.name}: {error}",
-                hint=f"IDLE AFTER lets keys go that have nothing more to say; or make it without PER KEY {stream.key}",
+                hint=f"IDLE AFTER drops idle keys; or create it without PER KEY {stream.key}",
             ) from error
 
     # ---- outputs of a run

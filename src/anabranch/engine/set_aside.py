@@ -554,7 +554,7 @@ def _write_again(
         checking.add(view, row_errors, found.setdefault(view.id, Found()))
 
 
-_STRICT = "the stream was made with ON ERROR FAIL; mend the row, or make it again with ON ERROR SKIP"
+_STRICT = "the stream was created with ON ERROR FAIL; fix the row, or recreate it with ON ERROR SKIP"
 
 
 def refuse(stream: Stream, found: Iterable[Found]) -> None:

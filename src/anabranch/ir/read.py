@@ -137,7 +137,7 @@ class Reader:
         found = self.queries.get(tokens[index + 1].start)
         if found is None:
             span = Span(tokens[index].start, tokens[closing(tokens, index)].end)
-            raise NotSupported("a query cannot stand here", text=self.text, start=span.start, end=span.end)
+            raise NotSupported("a query is not possible here", text=self.text, start=span.start, end=span.end)
         return found
 
     def _name(self, chain: Chain, token: Token, alone: bool) -> list[_Piece]:

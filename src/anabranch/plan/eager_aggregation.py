@@ -76,7 +76,7 @@ def choose(block: SelectBlock, panes: PaneBlock, context: PaneContext, text: str
     except NotApplicable as why:
         if asked and span is not None:
             what = f"this join cannot stand above partials of the stream: {why}"
-            raise refuse(text, span, what, "leave the hint out") from None
+            raise refuse(text, span, what, "remove the hint") from None
         return Choice(asked, costs=str(why))
 
 

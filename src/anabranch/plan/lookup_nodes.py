@@ -68,7 +68,7 @@ def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
             continue
         for relation in select.relations:
             if relation.window is not None and relation.window.counts_by_key:
-                what = "these windows are made by all rows that are joined, and REFRESHABLE joins behind them"
+                what = "these windows depend on all joined rows, and REFRESHABLE joins after them"
                 raise refuse(text, relation.span, what, "make a view of the windows, and join that")
     for relation in query.relations():
         if relation.refreshable is None:
@@ -76,7 +76,7 @@ def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
         table = lookup_table(Binder(text, catalog, query), relation)
         if table is not None:
             what = f"{table.name} is looked up by key: the matches of a row are kept, and nothing is refreshed"
-            raise refuse(text, relation.refreshable, what, "leave REFRESHABLE out")
+            raise refuse(text, relation.refreshable, what, "remove REFRESHABLE")
 
 
 def only_joined(planner: Planner, scan: Scan, table: Table) -> SqlError:
@@ -128,7 +128,7 @@ class _Placing:
             )
         if item.window is not None:
             raise self.planner.refuse(
-                item.window, f"{table.name} is looked up as it is now", "leave out what is around it"
+                item.window, f"{table.name} is looked up as it is now", "remove what is around it"
             )
 
     def _replace(self, live: int, tables_by_index: Mapping[int, tuple[Table, LookupKey]]) -> None:

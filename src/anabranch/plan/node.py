@@ -307,7 +307,7 @@ class NodeMaker:
                 raise self.planner.refuse(
                     item.rel,
                     f"{known.name} shows changes, and changes of changes are not kept",
-                    "read the query that it shows the changes of, or leave the emission clause out",
+                    "read the query that it shows the changes of, or remove the emission clause",
                 )
         by_key = self.planner.by_key and not parts_of([item.name or "" for item in block.items])
         keying = find_keys(block, by_key=by_key)

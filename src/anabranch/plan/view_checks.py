@@ -114,7 +114,7 @@ def refuse_own_names(text: str, query: Query, fields: Sequence[Field], emit: str
     """Refuse output columns with the names of the columns of changes."""
     taken = next((each for each in fields if _OWN.fullmatch(each.name)), None)
     if taken is not None and emit != "read":
-        what = f"the name {taken.name} is taken: a change has a column of this name beside those of the query"
+        what = f"the name {taken.name} is taken: a change has a column of this name in addition to those of the query"
         raise refuse(text, query.span, what, "give the column another name with AS")
 
 
@@ -140,7 +140,7 @@ def refuse_budget(text: str, emission: Emission, reason: str) -> None:
             text,
             emission.span,
             f"AT MOST does not apply here: {reason}",
-            "leave AT MOST out, or GROUP BY window_start, window_end over TUMBLE or HOP of the event time",
+            "remove AT MOST, or GROUP BY window_start, window_end over TUMBLE or HOP of the event time",
         )
 
 
@@ -154,7 +154,7 @@ def refuse_late(text: str, view: View, emission: Emission, ends: Ends | None) ->
         text,
         emission.span,
         f"{clause} needs to know which rows are late, and the windows of this query do not show it",
-        f"leave {clause} out: late rows then correct what was shown",
+        f"remove {clause}: late rows then correct what was shown",
     )
 
 

@@ -99,7 +99,7 @@ class Folder:
             if not self.path.is_dir():
                 raise SinkError(
                     f"the folder {self.path} is gone",
-                    hint="bring it back; or make an empty one, and the whole answer is written there first",
+                    hint="restore it; or create an empty one, and the whole answer is written there first",
                 ) from None
             found = self._names()
             if not found:

@@ -88,7 +88,7 @@ class KafkaTopic:
         # One that was never written to is empty from the start; aborted messages leave offsets behind, and no others.
         if any(each.low for each in partitions):
             raise SinkError(
-                f"no message of this sink is left in the topic {self.topic}, so how far it was is not known",
+                f"no message of this sink is left in the topic {self.topic}, so its position is not known",
                 hint="keep messages for longer (retention.ms); drop the sink, and make another one with a new topic",
             )
         return None

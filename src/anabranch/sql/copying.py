@@ -101,7 +101,7 @@ def _take_option(cursor: Cursor, options: Options, spans: dict[str, Span], *, br
             hint="as in (header => true, sep => ';')",
         )
     if name in options:
-        raise SyntaxProblem(f"{word.text} is said twice", text=cursor.text, start=word.start, end=word.end)
+        raise SyntaxProblem(f"{word.text} is given twice", text=cursor.text, start=word.start, end=word.end)
     options[name] = value
     spans[name] = Span(word.start, cursor.previous.end)
 

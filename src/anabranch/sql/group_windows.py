@@ -86,7 +86,7 @@ def _window(text: str, call: Sequence[Token]) -> GroupWindow:
     expression = Expression(Span(call[0].start, call[-1].end), tuple(call))
     if word == "CUMULATE":
         hint = "FROM CUMULATE(TABLE t, DESCRIPTOR(ts), step, size) ... GROUP BY window_start, window_end"
-        raise _wrong(text, expression.span, "CUMULATE stands in FROM", hint)
+        raise _wrong(text, expression.span, "CUMULATE is only possible in FROM", hint)
     names, least = _FIGURES[word]
     timed = word in SPARK or (call[2].upper not in ("INTERVAL", "-") and call[2].kind not in (STRING, NUMBER))
     time, lengths = tuple(given[0]) if timed and given else (), given[timed:]
@@ -133,7 +133,7 @@ def _check(
     """Lengths must be positive, and no slide longer than its window."""
     for name, argument in arguments.items():
         if argument.value <= 0 and name != "start":
-            raise _wrong(text, argument.span, f"the {name} of {function}() must be longer than nothing")
+            raise _wrong(text, argument.span, f"the {name} of {function}() must be positive")
     windows, start = size.value // slide.value, arguments.get("start")
     if not windows:
         hint = "HOP has windows with time between them: HOP(t, ts, slide, size)"
@@ -142,7 +142,7 @@ def _check(
         what = f"a row would be in {windows:,} windows, and {MOST_BETWEEN:,} are the most"
         raise _wrong(text, slide.span, what, "give the windows a larger slide, or make them shorter")
     if start is not None and abs(start.value) >= slide.value:
-        hint = "windows start anew with each slide: what is left of it when slides are taken away is the same start"
+        hint = "windows repeat with each slide: the remainder of a division by the slide is the same start"
         raise _wrong(text, start.span, f"the start of {function}() is less than its slide", hint)
 
 

@@ -193,7 +193,7 @@ def _take_delay(cursor: Cursor) -> int:
     delay = take_duration(cursor, "how late rows may be")
     if delay < 0:
         raise SyntaxProblem(
-            "how late rows may be is not less than nothing",
+            "the allowed delay of rows must not be negative",
             text=cursor.text,
             start=start,
             end=cursor.previous.end,

@@ -96,7 +96,7 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
     if view.emission.mode == "triggers":
         return firing.fire(commit, view)
     if view.emission.closing:
-        commit.places[view.id] = str(Verdict(False, "its windows are made by other rows"))
+        commit.places[view.id] = str(Verdict(False, "its windows depend on other rows"))
         return closing.changes(commit, view)
     if commit.core.table_cache.keeps(view.id):  # even if the node has nothing to do in this commit
         commit.core.table_cache.let_go(view.id, bands.needed(commit, view))
@@ -177,7 +177,7 @@ def _hot(commit: Commit, view: View) -> tuple[DataFile, ...]:
             commit.core.warn(f"view {view.name} is computed by Spark from now on, and runs take longer: {reason}")
         return files
     if files is None:
-        commit.places[view.id] = str(Verdict(False, "its groups are more than the driver holds or reads"))
+        commit.places[view.id] = str(Verdict(False, "it has more groups than the driver holds or reads"))
         return _by_spark(commit, view)
     commit.added[view.changes_table] = files
     return files

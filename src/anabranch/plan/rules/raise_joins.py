@@ -241,7 +241,7 @@ class _Raising:
         values = self._values(aggregate)
         for column in self.below.columns:
             if _NO_KEY.search(column.type):
-                what = f"{column.name} is of type {column.type.upper()}, which rows cannot be grouped by"
+                what = f"{column.name} is of type {column.type.upper()}, by which rows cannot be grouped"
                 raise NotApplicable(what)
         rows, partials = self._partials()
         by: dict[Column, Expr] = {}

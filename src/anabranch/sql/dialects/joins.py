@@ -32,7 +32,7 @@ def join_inputs(text: str, select: Select) -> Select:
     sources = list(select.relations)
     for each in sources:
         if each.spelled is not None:
-            raise _wrong(text, each.spelled.span, "this window does not go with those of other inputs", _HINT)
+            raise _wrong(text, each.spelled.span, "this window does not fit those of the other inputs", _HINT)
         if each.bracket is not None:
             _check(text, each.bracket)
     windowed = [index for index, each in enumerate(sources) if each.bracket is not None]
@@ -72,11 +72,11 @@ def _check(text: str, found: Bracket) -> None:
     if found.range.unit == "rows" or (found.attribute is not None and _special(found.attribute.last)):
         span = found.range.span if found.range.unit == "rows" else found.seen["WA"]
         raise NotSupported(
-            "inputs are joined along a column of theirs, not by the order in which rows came",
+            "inputs are joined by one of their columns, not by the order of arrival",
             text=text, start=span.start, end=span.end, hint=_HINT,
         )  # fmt: skip
     if found.origin is not None and not found.tumbling:
-        raise _wrong(text, found.seen["ORIGIN"], "ORIGIN is for windows that tumble", "leave it out")
+        raise _wrong(text, found.seen["ORIGIN"], "ORIGIN is for windows that tumble", "remove it")
     if found.tumbling and found.open:
         raise _wrong(text, found.seen.get("OPEN", found.seen["RANGE"]), "OPEN is for windows that slide")
 
@@ -87,7 +87,7 @@ def _special(name: str) -> bool:
 
 def _exposed(text: str, relation: Relation) -> str:
     if relation.exposed is None:
-        raise _wrong(text, relation.span, "this input needs a name", "put AS and a name behind it")
+        raise _wrong(text, relation.span, "this input needs a name", "add AS and a name")
     return relation.exposed
 
 
@@ -100,7 +100,7 @@ def _sliding(text: str, sources: Sequence[Relation], windowed: list[int]) -> tup
         if each.tumbling:
             raise _wrong(text, each.span, "windows that slide are not joined with windows that tumble")
     if len(windowed) == 1:
-        raise _wrong(text, brackets[0].span, "both inputs of a join have windows, and this one stands alone", _HINT)
+        raise _wrong(text, brackets[0].span, "all inputs of a join need windows, and only this one has", _HINT)
     if len(windowed) > 2:
         span = brackets[2].span
         raise NotSupported(
@@ -126,7 +126,7 @@ def _time(text: str, relation: Relation, bracket: Bracket) -> Name:
     name = _exposed(text, relation)
     parts = bracket.attribute.parts
     if len(parts) > 1 and parts[-2].lower() != name.lower():
-        raise _wrong(text, bracket.attribute.span, f"a window behind {name} lies along a column of it")
+        raise _wrong(text, bracket.attribute.span, f"a window behind {name} uses a column of it")
     return Name((name, parts[-1]), bracket.attribute.span)
 
 
@@ -175,7 +175,7 @@ def pairs(text: str, query: Query, select: Select, window: SpelledWindow) -> tup
         raise _wrong(text, span, "PA is not for windows over a join", "put the column into GROUP BY")
     if window.time is None or _special(window.time.last):
         raise NotSupported(
-            "a window over a join lies along a column of one of its inputs",
+            "a window over a join uses a column of one of its inputs",
             text=text, start=window.span.start, end=window.span.end, hint="name it, as in WA a.ts",
         )  # fmt: skip
     columns = _Columns({each.exposed.lower() for each in select.relations if each.exposed is not None})

@@ -210,7 +210,7 @@ def _by_row(text: str, found: Bracket, size: WindowArgument | Literal["all"], sl
     if size == "all":
         raise _wrong(text, found.seen["RANGE"], "RANGE ALL does not go with RATTR and SATTR", "use WA")
     if found.rank and by.last.lower() != along.last.lower():
-        raise _wrong(text, by.span, f"windows move by the rank of {along.last}, along which they lie")
+        raise _wrong(text, by.span, f"windows move by the rank of {along.last}, the column of the RANGE")
     if not found.rank and by.last.lower().replace("-", "_") != "row_num":
         raise _wrong(text, by.span, "SATTR is ROW_NUM or rank(column)", f"as in SATTR rank({along.last})")
     if slide.unit == "time":
@@ -331,7 +331,7 @@ def _take_block(cursor: Cursor, cut: Cut) -> Cut:
     number = cursor.current
     block = cursor.expect_whole_number("how many chunks are kept")
     if block < 1:
-        raise _wrong(cursor.text, number.span, "at least 1 chunk is kept, the one at hand")
+        raise _wrong(cursor.text, number.span, "at least 1 chunk is kept: the current one")
     if block > MOST_CHUNKS:
         raise _wrong(cursor.text, number.span, f"at most {MOST_CHUNKS} chunks are kept", "cut longer ones")
     cut = replace(cut, block=block, span=number.span)
