@@ -486,7 +486,7 @@ class Session:
         if text is None:
             found = queries.remote_query(core, bound, snapshot, statement.text)
             if isinstance(found, remote.RemoteQuery):
-                with queries.placed_outside(bound, statement.text):
+                with queries.at_external_table(bound, statement.text):
                     table = answer.of_few(core, bound, fields, found)
                     if table is not None:
                         return Result(table=table, make_frame=frame, fields=fields, pin=pin, explain=explain)
@@ -620,7 +620,7 @@ class Session:
             fields = tuple(queries.analyze(self._core, bound, catalog, statement.text))
             explanation = explaining.explain_query(statement.text, statement.query, catalog, planning, fields)
             explanation = replace(
-                explanation, outside=tuple(queries.remote_query_outside(self._core, bound, snapshot, statement.text))
+                explanation, outside=tuple(queries.pushed_down_queries(self._core, bound, snapshot, statement.text))
             )
         counted = node_statistics.of_nodes(self._core, explanation.nodes, snapshot) if statement.analyze else None
         return _text_result("plan", render.rendered(explanation, statement.format, counted))

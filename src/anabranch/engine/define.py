@@ -429,7 +429,7 @@ class Definer:
         name = self._free_name(statement, statement.name, "view", again_is_fine)
         if name is None:
             return f"view {statement.name} already exists"
-        with self.core.frames.asking_once():
+        with self.core.frames.cached_analysis():
             view = self.make_view(
                 statement.name.last, statement.text, statement.sql, statement.query, statement.start, statement
             )

@@ -95,7 +95,7 @@ class DmlExecutor:
     def insert_rows(self, name: str, data: Any) -> tuple[str, Record]:
         """Insert rows from Python into a stream or table, as one run and one commit."""
         target = self._target(None, Name((name,), Span(0, 0)))
-        given = insertion.given_rows(self.core, data, target.name, target.fields)
+        given = insertion.rows_to_insert(self.core, data, target.name, target.fields)
         frame = insertion.fitted(given, target.fields)
         statement = f"insert({target.name})"
         try:

@@ -115,7 +115,7 @@ class Frames:
         return self._unknown[key]
 
     @contextmanager
-    def asking_once(self) -> Iterator[None]:
+    def cached_analysis(self) -> Iterator[None]:
         """Cache the answers of Spark's analyser during one definition."""
         self._asked.answers = {}
         try:

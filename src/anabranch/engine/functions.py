@@ -39,7 +39,7 @@ class Functions:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._given: dict[str, Function] = {}
+        self._registered: dict[str, Function] = {}
 
     # ---- statements
 
@@ -54,7 +54,7 @@ class Functions:
             if not statement.or_replace:
                 hint = f"CREATE OR REPLACE FUNCTION {name} replaces it"
                 raise self._wrong(statement, f"function {found.name} already exists", hint)
-            self._must_be_free(statement, catalog, found)
+            self._must_be_unused(statement, catalog, found)
         if len(statement.name.parts) > 1 or not name.isidentifier() or name.startswith("_"):
             raise self._wrong(statement, f"{statement.name} cannot be the name of a function", "use one plain word")
         if name.lower() in builtin():
@@ -67,8 +67,8 @@ class Functions:
                 error.message, text=statement.text, start=span.start, end=span.end, hint=error.hint
             ) from error
         made = Function(f"function.{name.lower()}", name, statement.sql, statement.reference, returns)
-        self._forget(name)
-        self._give(made)  # Spark parses the type, and raises an error for a wrong one
+        self._unregister(name)
+        self._register(made)  # Spark parses the type, and raises an error for a wrong one
         with self.core.ledger.commit_lock:
             self.core.ledger.commit(Draft("create", catalog={made.id: to_json(made)}))
         return f"function {name} created"
@@ -83,13 +83,13 @@ class Functions:
             raise self._wrong(
                 statement, f"there is no function {statement.name}", did_you_mean(str(statement.name), names)
             )
-        self._must_be_free(statement, catalog, found)
-        self._forget(found.name)
+        self._must_be_unused(statement, catalog, found)
+        self._unregister(found.name)
         with self.core.ledger.commit_lock:
             self.core.ledger.commit(Draft("drop", catalog={found.id: None}))
         return f"function {found.name} dropped"
 
-    def _must_be_free(self, statement: CreateFunction | Drop, catalog: Catalog, found: Function) -> None:
+    def _must_be_unused(self, statement: CreateFunction | Drop, catalog: Catalog, found: Function) -> None:
         users = [view.name for view in catalog.of(View) if view.owner is None and called(view.sql, found.name)]
         if users:
             hint = "drop them first: their state was computed with it"
@@ -104,26 +104,26 @@ class Functions:
     def provide(self, name: str) -> bool:
         """Register a function that Spark lacks; False if the home has none, or Spark has it already."""
         found = self.core.catalog().function(name)
-        if found is None or self._given.get(name.lower()) == found:
+        if found is None or self._registered.get(name.lower()) == found:
             return False
-        self._give(found)
+        self._register(found)
         return True
 
     def provide_for(self, catalog: Catalog, stream_id: str) -> None:
         """Register the functions that views on a stream call: some expressions are not run as SQL text, and so do not
         fail in a way that `provide` could handle."""
         for function in catalog.of(Function):
-            if self._given.get(function.name.lower()) != function and users(catalog, stream_id, function.name):
-                self._give(function)
+            if self._registered.get(function.name.lower()) != function and users(catalog, stream_id, function.name):
+                self._register(function)
 
     def settle(self) -> None:
         """Unregister functions that another process has dropped or replaced."""
-        catalog = self.core.catalog() if self._given else None
-        for name, given in list(self._given.items()):
+        catalog = self.core.catalog() if self._registered else None
+        for name, given in list(self._registered.items()):
             if catalog is not None and catalog.function(name) != given:
-                self._forget(name)
+                self._unregister(name)
 
-    def _give(self, function: Function) -> None:
+    def _register(self, function: Function) -> None:
         try:
             found = _imported(function.reference)
         except AnabranchError as error:
@@ -140,10 +140,10 @@ class Functions:
                 self.core.spark.udf.register(function.name, _by_name(function.reference), function.returns)
         except Exception as error:
             raise translate(error) from error
-        self._given[function.name.lower()] = function
+        self._registered[function.name.lower()] = function
 
-    def _forget(self, name: str) -> None:
-        if self._given.pop(name.lower(), None) is not None:
+    def _unregister(self, name: str) -> None:
+        if self._registered.pop(name.lower(), None) is not None:
             self.core.spark.sql(f"DROP TEMPORARY FUNCTION IF EXISTS `{name}`")
 
 

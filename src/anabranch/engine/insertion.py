@@ -39,7 +39,7 @@ class Given:
         return int(self.table.nbytes) if self.table is not None else 0
 
 
-def given_rows(core: Core, data: Any, name: str, fields: Sequence[Field]) -> Given:
+def rows_to_insert(core: Core, data: Any, name: str, fields: Sequence[Field]) -> Given:
     """The rows of `data`; its columns must be columns of `name`."""
     from pyspark.sql import DataFrame
 
@@ -194,17 +194,17 @@ def _of_dicts(rows: Iterable[Any], name: str, fields: Sequence[Field]) -> pa.Tab
 
     known = {field.name.lower(): index for index, field in enumerate(fields)}
     columns: list[list[Any]] = [[] for _ in fields]
-    places: dict[Any, int] = {}
+    positions: dict[Any, int] = {}
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
             raise UsageError(f"row {number} is a {type(row).__name__}, not a dict", hint="give dicts by column")
         values: list[Any] = [None] * len(fields)
         for key, value in row.items():
-            if key not in places:
+            if key not in positions:
                 if str(key).lower() not in known:
                     raise _no_column(str(key), name, fields, f" (row {number})")
-                places[key] = known[str(key).lower()]
-            values[places[key]] = value
+                positions[key] = known[str(key).lower()]
+            values[positions[key]] = value
         for column, value in zip(columns, values, strict=True):
             column.append(value)
     schema = arrow_schema(fields)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 #: Kinds of references outside of the home; and those whose columns are only known from a frame.
-_OUTSIDE = ("file", "outside", "temporary")
+_EXTERNAL = ("file", "outside", "temporary")
 _FILES = ("file", "temporary")
 #: Functions, and keywords before a bracket, that nobody redefines.
 _PLAIN = words(
@@ -47,7 +47,9 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
 
     The result is cached, unless the query calls a function that may be redefined.
     """
-    files = {each: _outside(core, found, text) for each, found in bound.references.items() if found.kind in _FILES}
+    files = {
+        each: _external_frame(core, found, text) for each, found in bound.references.items() if found.kind in _FILES
+    }
     schemas = {
         placeholder: _columns(catalog, reference, text)
         for placeholder, reference in bound.references.items()
@@ -82,7 +84,7 @@ def _known(text: str, schemas: tuple[tuple[str, tuple[Field, ...]], ...], settin
 def _columns(catalog: Catalog, reference: Reference, text: str) -> tuple[Field, ...]:
     """The columns of a reference."""
     if reference.kind == "outside":
-        with placed(reference, text):
+        with at_reference(reference, text):
             return remote.opened(reference).fields()
     if reference.kind == "system":
         from anabranch.engine.system import FIELDS
@@ -97,14 +99,14 @@ def _columns(catalog: Catalog, reference: Reference, text: str) -> tuple[Field, 
     return target.shown_fields if isinstance(target, View) else target.fields
 
 
-def _outside(core: Core, reference: Any, text: str) -> DataFrame:
+def _external_frame(core: Core, reference: Any, text: str) -> DataFrame:
     """A file, an external table or a temporary view."""
-    with placed(reference, text):
+    with at_reference(reference, text):
         return read.relation(core, reference, core.ledger.snapshot())
 
 
 @contextmanager
-def placed(reference: Any, text: str) -> Iterator[None]:
+def at_reference(reference: Any, text: str) -> Iterator[None]:
     """Errors of a relation, at its position in the text."""
     try:
         yield
@@ -159,39 +161,39 @@ def frame(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
     found = remote_query(core, bound, snapshot, text)
     if not isinstance(found, remote.RemoteQuery):
         return found
-    with placed_outside(bound, text):
+    with at_external_table(bound, text):
         return found.frame(core)
 
 
 def remote_query(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame | remote.RemoteQuery:
     """A bound query as a frame; if it reads tables of databases, as the queries to push down."""
-    with placed_outside(bound, text):
+    with at_external_table(bound, text):
         sources = remote.sources(core, bound, snapshot)
     relations: dict[str, DataFrame] = {}
     for placeholder, reference in bound.references.items():
         if placeholder in sources:
             continue
-        if reference.kind in _OUTSIDE:
-            relations[placeholder] = _outside(core, reference, text)
+        if reference.kind in _EXTERNAL:
+            relations[placeholder] = _external_frame(core, reference, text)
         else:
             relations[placeholder] = read.relation(core, reference, snapshot)
     if not sources:
         return over(core, bound, relations, text)
     # The time is fixed, so that the queries to databases and the rest of the query use the same one.
     moment = core.now()
-    with placed_outside(bound, text):
+    with at_external_table(bound, text):
         return remote.remote_query(core, sources, lambda found: over(core, bound, {**relations, **found}, text, moment))
 
 
-def remote_query_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> list[str]:
+def pushed_down_queries(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> list[str]:
     """The queries that are pushed down into databases, for EXPLAIN."""
-    with placed_outside(bound, text):
+    with at_external_table(bound, text):
         sources = remote.sources(core, bound, snapshot)
         if not sources:
             return []
         catalog, moment = core.catalog(snapshot), core.now()
         empty = {
-            each: _outside(core, reference, text)
+            each: _external_frame(core, reference, text)
             if reference.kind in _FILES
             else core.frames.empty(_columns(catalog, reference, text))
             for each, reference in bound.references.items()
@@ -203,7 +205,7 @@ def remote_query_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str
 
 
 @contextmanager
-def placed_outside(bound: Bound, text: str) -> Iterator[None]:
+def at_external_table(bound: Bound, text: str) -> Iterator[None]:
     """Errors of external tables, at the position of the table in the text, if there is only one."""
     try:
         yield

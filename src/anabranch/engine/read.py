@@ -23,7 +23,7 @@ from anabranch.plan.bind import Reference
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import ROW_NUM, Stream, Table
 from anabranch.plan.facts.lookahead import FINAL
-from anabranch.plan.node import PLACE, TAKES
+from anabranch.plan.node import POSITION, TAKES
 from anabranch.plan.states import BlockUse, Panes, Rows
 from anabranch.plan.strategy import by_difference
 from anabranch.plan.view import View
@@ -267,14 +267,14 @@ def view_query(
             view.kept and not (late and view.emission.mode == "feed")
         )  # else it also reads pending rows below it
         relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=fired)
-    for placeholder in () if late else view.leaves_out:
+    for placeholder in () if late else view.drops_late_of:
         there = relations[placeholder]
-        relations[placeholder] = late_drop.without(core, catalog, view, placeholder, there, snapshot)
+        relations[placeholder] = late_drop.without_dropped(core, catalog, view, placeholder, there, snapshot)
     relations = {placeholder: narrow(placeholder, frame) for placeholder, frame in relations.items()}
     if view.emission.counted is not None:
         counted = relations[view.emission.counted]
-        if PLACE not in counted.columns:
-            relations[view.emission.counted] = counted.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
+        if POSITION not in counted.columns:
+            relations[view.emission.counted] = counted.selectExpr("*", f"CAST(NULL AS BIGINT) AS {POSITION}")
         relations[TAKES] = takes if takes is not None else core.frames.empty(take_fields(view))
     named = [field.name for field in (*view.fields, *view.hidden)]
     if hidden and view.emission.closing and view.progress.final:

@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 #: The position of a row among the rows to check, from 0.
-PLACE = "_place"
+POSITION = "_place"
 #: Conditions whose message is the same for every row.
-_ALIKE = ("DIVIDE_BY_ZERO", "REMAINDER_BY_ZERO", "ARITHMETIC_OVERFLOW")
+_SAME_MESSAGE = ("DIVIDE_BY_ZERO", "REMAINDER_BY_ZERO", "ARITHMETIC_OVERFLOW")
 #: For other conditions: of how many rows of an expression Spark is asked for the message.
-_ASKED = 10
+_MOST_MESSAGES = 10
 #: The number of bisections to find a failing row before a view is stopped.
 MOST_HALVES = 64
 
@@ -186,7 +186,7 @@ class Checking:
         found: dict[str, Found] = {}
         found_errors: dict[Check, dict[int, DataError]] = {}
         listed = {id: sorted(indexes)[:LISTED_BAD_ROWS] for id, indexes in failed.items()}
-        self._look_at({index for indexes in listed.values() for index in indexes})
+        self._collect_rows({index for indexes in listed.values() for index in indexes})
         for view in views:
             if view.id in failed:
                 errors: dict[int, DataError] = {}
@@ -203,7 +203,7 @@ class Checking:
         if not checks:
             return []
         flags = f"array({', '.join(check.fails for check in checks)})"
-        text = f"SELECT * FROM (SELECT {PLACE}, {flags} AS _fails FROM {_from_text(state)})"
+        text = f"SELECT * FROM (SELECT {POSITION}, {flags} AS _fails FROM {_from_text(state)})"
         try:
             relations = self._relations(catalog, state, self.rows)
             found = self.core.frames.sql(f"{text} WHERE array_contains(_fails, true)", relations).toArrow()
@@ -218,14 +218,14 @@ class Checking:
     ) -> DataError:
         """Spark's error for an expression that fails for a row."""
         first = next(iter(known.values()), None)
-        if first is not None and first.condition in _ALIKE:
+        if first is not None and first.condition in _SAME_MESSAGE:
             return first
-        if index not in known and len(known) < _ASKED:
+        if index not in known and len(known) < _MOST_MESSAGES:
             known[index] = self._find_error(catalog, state, check, index)
         return known.get(index) or DataError("it cannot be computed", expression=check.expression)
 
     def _find_error(self, catalog: Catalog, state: Panes | Rows, check: Check, index: int) -> DataError:
-        row = self.rows.where(f"{PLACE} = {index}")
+        row = self.rows.where(f"{POSITION} = {index}")
         text = f"SELECT CAST(({check.value}) AS STRING) AS x FROM {_from_text(state)}"
         try:
             self.core.frames.sql(text, self._relations(catalog, state, row)).collect()
@@ -238,7 +238,7 @@ class Checking:
         return DataError("it cannot be computed", expression=check.expression)
 
     def _relations(self, catalog: Catalog, state: Panes | Rows, rows: DataFrame) -> dict[str, DataFrame]:
-        more = [name for name in (PLACE, ROW_NUM, ARRIVAL_TS) if name in rows.columns]
+        more = [name for name in (POSITION, ROW_NUM, ARRIVAL_TS) if name in rows.columns]
         return self.stream_part.relations(state, catalog, rows, more)
 
     # ---- the other rows
@@ -256,8 +256,8 @@ class Checking:
         import pyarrow as pa
         from pyspark.sql import functions as F
 
-        gone = self.core.spark.createDataFrame(pa.table({PLACE: pa.array(sorted(indexes), pa.int64())}))
-        self._without[key] = self.rows.join(F.broadcast(gone), PLACE, "left_anti").persist()
+        gone = self.core.spark.createDataFrame(pa.table({POSITION: pa.array(sorted(indexes), pa.int64())}))
+        self._without[key] = self.rows.join(F.broadcast(gone), POSITION, "left_anti").persist()
         return self._without[key]
 
     def close(self) -> None:
@@ -273,7 +273,7 @@ class Checking:
         row_errors: dict[int, DataError] = {}
 
         def part(ends: tuple[int, int] | None) -> None:
-            some = rows if ends is None else rows.where(f"{PLACE} >= {ends[0]} AND {PLACE} < {ends[1]}")
+            some = rows if ends is None else rows.where(f"{POSITION} >= {ends[0]} AND {POSITION} < {ends[1]}")
             try:
                 files.extend(write(some))
             except Exception as error:
@@ -299,7 +299,9 @@ class Checking:
         return tuple(files), row_errors
 
     def _ends(self) -> tuple[int, int]:
-        low, high = self.rows.selectExpr(f"coalesce(min({PLACE}), 0)", f"coalesce(max({PLACE}) + 1, 0)").collect()[0]
+        low, high = self.rows.selectExpr(
+            f"coalesce(min({POSITION}), 0)", f"coalesce(max({POSITION}) + 1, 0)"
+        ).collect()[0]
         return low, high
 
     # ---- the list of rows
@@ -310,7 +312,7 @@ class Checking:
         self._list(view, dict(sorted(row_errors.items())[: LISTED_BAD_ROWS - len(found.rows)]), found)
 
     def _list(self, view: View, errors: dict[int, DataError], found: Found) -> None:
-        self._look_at(errors)
+        self._collect_rows(errors)
         for index, failure in sorted(errors.items()):
             origin, number, raw = self._rows_seen[index]
             error = in_text(failure, view.sql)
@@ -321,7 +323,7 @@ class Checking:
             found.rows.append(BadRow(source, offset, error.message, raw, None, view.name, expression))
             found.errors.append(error)
 
-    def _look_at(self, indexes: Iterable[int]) -> None:
+    def _collect_rows(self, indexes: Iterable[int]) -> None:
         """Collect rows to be listed: their origin, their number, and their columns as text."""
         wanted = [str(index) for index in indexes if index not in self._rows_seen]
         if not wanted:
@@ -329,8 +331,8 @@ class Checking:
         columns = ", ".join(quote_name(each.name) for each in self.stream.fields)
         origin = ORIGIN if ORIGIN in self.rows.columns else "CAST(NULL AS STRING)"
         number = ROW_NUM if ROW_NUM in self.rows.columns else "CAST(NULL AS BIGINT)"
-        here = self.rows.where(f"{PLACE} IN ({', '.join(wanted)})")
-        for row in here.selectExpr(PLACE, origin, number, f"to_json(struct({columns}))").collect():
+        here = self.rows.where(f"{POSITION} IN ({', '.join(wanted)})")
+        for row in here.selectExpr(POSITION, origin, number, f"to_json(struct({columns}))").collect():
             self._rows_seen[row[0]] = tuple(row[1:])
 
     def _where(self, index: int, origin: str | None, number: int | None) -> tuple[str, int | None]:
@@ -340,24 +342,24 @@ class Checking:
         if not origin:
             return "insert", index + 1
         if self._firsts is None:
-            firsts = self._whole.groupBy(ORIGIN).agg({PLACE: "min"}).collect()
+            firsts = self._whole.groupBy(ORIGIN).agg({POSITION: "min"}).collect()
             self._firsts = {path_of(file): least for file, least in firsts if file}
         return path_of(origin), index - self._firsts[path_of(origin)] + 1
 
 
-def placed(rows: DataFrame, files: Sequence[str], first: int) -> DataFrame:
+def with_positions(rows: DataFrame, files: Sequence[str], first: int) -> DataFrame:
     """The rows of a run, including bad ones, with their positions."""
     if ROW_NUM in rows.columns:
-        return rows.selectExpr("*", f"{ROW_NUM} - {first} AS {PLACE}")
-    return number_frame(rows, files, 0, 0).withColumnRenamed(ROW_NUM, PLACE).drop(ARRIVAL_TS)
+        return rows.selectExpr("*", f"{ROW_NUM} - {first} AS {POSITION}")
+    return number_frame(rows, files, 0, 0).withColumnRenamed(ROW_NUM, POSITION).drop(ARRIVAL_TS)
 
 
-def placed_anyhow(rows: DataFrame) -> DataFrame:
+def with_cached_positions(rows: DataFrame) -> DataFrame:
     """Past rows with positions, which are stable as long as the frame is cached."""
-    return rows.selectExpr("*", f"monotonically_increasing_id() AS {PLACE}")
+    return rows.selectExpr("*", f"monotonically_increasing_id() AS {POSITION}")
 
 
-def of_one_row(view: View) -> Rows | None:
+def row_by_row_query(view: View) -> Rows | None:
     """The query of a view over the rows of a run, if it works row by row on one stream."""
     if (
         view.operator != "stateless"
@@ -381,7 +383,7 @@ def computable(rows: Rows) -> str:
 # ---- views with pane tables of their own
 
 
-def separate(core: Core, stream: Stream, views: Sequence[View]) -> None:
+def split_shared_panes(core: Core, stream: Stream, views: Sequence[View]) -> None:
     """Give views copies of the pane tables that they share with views which have more rows."""
     staged: list[Path] = []
     with core.ledger.commit_lock:
@@ -392,7 +394,7 @@ def separate(core: Core, stream: Stream, views: Sequence[View]) -> None:
             for state in catalog.states_of(stream.id):
                 users = [each.id for each in catalog.users_of(state)]
                 if isinstance(state, Panes) and view.id in users and len(users) > 1:
-                    catalog = _separated(catalog, view, state, [id for id in users if id != view.id])
+                    catalog = _with_copies(catalog, view, state, [id for id in users if id != view.id])
                     copies[_copy_of(state, view)] = state.id
         if not copies:
             return
@@ -406,7 +408,7 @@ def separate(core: Core, stream: Stream, views: Sequence[View]) -> None:
         changed: dict[str, Any] = {id: None for id in before.objects if id not in catalog.objects}
         changed |= {id: to_json(each) for id, each in catalog.objects.items() if before.objects.get(id) != each}
         schemas = {id: arrow_schema(pane_fields(catalog.panes(id))) for id in copies}
-        draft = Draft("separate", tables=tables, catalog=changed, schemas=schemas, staged=tuple(staged))
+        draft = Draft("split_shared_panes", tables=tables, catalog=changed, schemas=schemas, staged=tuple(staged))
         core.ledger.commit(draft, intended=False)
 
 
@@ -414,7 +416,7 @@ def _copy_of(panes: Panes, view: View) -> str:
     return f"{panes.id}_of_{view.id}"
 
 
-def _separated(catalog: Catalog, view: View, panes: Panes, others: Sequence[str]) -> Catalog:
+def _with_copies(catalog: Catalog, view: View, panes: Panes, others: Sequence[str]) -> Catalog:
     """The catalog with a copy of a pane table for one view, and copies of the pane tables computed from it."""
     nodes = [catalog.view(view.id), *catalog.nodes_of(view)]
     uppers = [each for each in catalog.of(Panes) if each.above is not None and each.above.panes == panes.id]
@@ -447,7 +449,7 @@ def _for(catalog: Catalog, panes: Panes, views: Sequence[str]) -> Panes:
 
 
 @dataclass
-class Lost:
+class Losses:
     """The losses of views in a commit: rows that were set aside, and reasons why views have stopped."""
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -469,21 +471,21 @@ class Lost:
         return list(found.values())
 
 
-def mend(
+def write_computable(
     core: Core,
     stream_part: StreamPart,
     stream: Stream,
     scan: Scan,
     scanned: Scanned,
     outputs: Callable[[Catalog], list[Output]],
-) -> tuple[list[Output], Lost]:
+) -> tuple[list[Output], Losses]:
     """Write the outputs of a run that failed because of a row, without the rows for which views fail.
 
     Return all outputs of the run, and the losses of views.
     """
     # Rows in memory do not know their file.
     rows = marked(scan.incoming.read() if scan.incoming.files else scan.rows)
-    whole = placed(rows, scan.incoming.files, scan.first).persist()
+    whole = with_positions(rows, scan.incoming.files, scan.first).persist()
     good = whole.where(good_rows(stream, rows.columns))
     if ROW_NUM not in good.columns and any(output.numbered for output in scan.outputs):
         good = number_frame(good, scan.incoming.files, scan.first, scan.at)
@@ -494,9 +496,9 @@ def mend(
         views = {view.id: view for state in failed for view in catalog.users_of(state) if not view.state.stopped}
         found = checking.failing(catalog, list(views.values()), catalog.states_of(stream.id))
         refuse(stream, found.values())
-        separate(core, stream, [views[id] for id in found])
+        split_shared_panes(core, stream, [views[id] for id in found])
         catalog = core.catalog(core.ledger.snapshot())
-        made, lost = outputs(catalog), Lost()
+        made, lost = outputs(catalog), Losses()
         for output in made:
             state = catalog.objects.get(output.table)
             if isinstance(state, Panes | Rows):
@@ -521,7 +523,7 @@ def _write_again(
     output: Output,
     scanned: Scanned,
     found: dict[str, Found],
-    lost: Lost,
+    lost: Losses,
 ) -> None:
     """Write an output again that failed, or that has rows which were set aside; other outputs are correct."""
     users = [view for view in catalog.users_of(state) if not view.state.stopped]

@@ -124,7 +124,7 @@ class StreamPart:
             relations[placeholder] = self.core.static_frame(id, table.fields, state.table_versions[id])
         return relations
 
-    def carries(self, panes: Panes, stream: Stream) -> bool:
+    def has_every_row(self, panes: Panes, stream: Stream) -> bool:
         """Whether a pane table has every row, so that the counts of a run can be added up from its groups."""
         whole = not panes.conditions or None in panes.conditions
         own_time = panes.time is None or (stream.time is not None and panes.time == micros_sql(quote_name(stream.time)))
@@ -135,7 +135,7 @@ class StreamPart:
 MOST_COLUMNS = 60
 
 
-class Carried:
+class CombinedPartials:
     """The partials of several pane tables and the counts of a run, in one small job.
 
     Planning a query takes tens of milliseconds, most of the time of a small run; so the tables are the grouping sets of

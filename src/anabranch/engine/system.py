@@ -277,7 +277,7 @@ def _lookups(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     hinted = {lookup.table for view in catalog.of(View) for lookup in view.query.asks}
     tables = [each for each in catalog.of(Table) if each.asked or each.id in hinted]
     for table in sorted(tables, key=lambda each: each.name):
-        asker = core.askers.get(table.id)
+        asker = core.lookup_clients.get(table.id)
         tally = asker.tally if asker is not None else LookupCounts()
         rows.append((table.name, tally.requests, tally.keys, tally.rows, tally.retries, tally.remembered))
     return rows

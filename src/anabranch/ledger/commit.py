@@ -67,7 +67,7 @@ def prepare(draft: Draft, before: Snapshot, tables: DeltaTables, at: str, intent
         bounds=dict(draft.bounds),
         ready=dict(draft.ready),
         passed=dict(draft.passed),
-        places=dict(draft.places),
+        backends=dict(draft.backends),
     )
     # Values that JSON cannot hold must be found now.
     record_to_bytes(record)

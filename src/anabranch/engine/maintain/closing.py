@@ -16,7 +16,7 @@ from anabranch.engine import read
 from anabranch.engine.closing_bounds import EARLIEST, Closing
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
-from anabranch.engine.maintain import clock, deltas, keyed, late_drop, left_out, sessions
+from anabranch.engine.maintain import clock, deltas, dropping, keyed, late_drop, sessions
 from anabranch.engine.progress_bounds import key_bounds
 from anabranch.engine.writing import collected
 from anabranch.ledger import DataFile, Snapshot
@@ -144,14 +144,16 @@ class _Wait:
         low, gone = self._first(rows, taken)
         if low is None:
             return None
-        judged = self._judged(rows, low, came, taken) if self.ends.gap else rows.selectExpr("*", "true AS __late")
+        judged = (
+            self._with_lateness(rows, low, came, taken) if self.ends.gap else rows.selectExpr("*", "true AS __late")
+        )
         if judged is None:
             return None
         rows = judged
         plain = [quote_name(name) for name in rows.columns if name not in ("__time", "__before", "__late")]
-        if not self.view.leaves_out:
+        if not self.view.drops_late_of:
             return self._counted(rows.where(f"__late OR {taken}").select(*plain))
-        late = left_out.leave_out(self.commit, self.view, self.ends.input, rows.where("__late").select(*plain))
+        late = dropping.drop_rows(self.commit, self.view, self.ends.input, rows.where("__late").select(*plain))
         self.commit.late += [LateRows(self.view, None, None, late)] if late else []
         return rows.where(f"NOT __late AND {taken}").select(*plain) if gone else None
 
@@ -195,7 +197,7 @@ class _Wait:
         )
         return self.commit.core.frames.sql(text, {"@rows": rows, **marks_frames(self.commit.core, self.bounds)})
 
-    def _judged(self, new: DataFrame, low: int, came: str, taken: str) -> DataFrame | None:
+    def _with_lateness(self, new: DataFrame, low: int, came: str, taken: str) -> DataFrame | None:
         """New rows below progress, with whether each is late for its session; None if none is.
 
         A retraction is late if its row is not in an open session: the row was dropped, or its session was shown.
@@ -211,9 +213,9 @@ class _Wait:
             text = f"SELECT __n.*, l.t IS NOT NULL AS __late FROM `@new` AS __n LEFT JOIN `@late` AS l ON {same}"
             return core.frames.sql(text.format("l"), {"@new": new, "@late": core.spark.createDataFrame(known)})
         there = self._between(low - ends.gap, None if before == END else before, self.commit.before)
-        times = f"(SELECT {sessions.apart_items(ends, quote_name)}, __time AS t, __before AS p FROM `@{{}}`)".format
+        times = f"(SELECT {sessions.partition_items(ends, quote_name)}, __time AS t, __before AS p FROM `@{{}}`)".format
         late = sessions.late_sql(ends, f"(SELECT * FROM {times('came')})", times("there"))
-        is_open = f"SELECT DISTINCT * FROM ({sessions.judged_sql(ends, times('there'))}) WHERE NOT closed"
+        is_open = f"SELECT DISTINCT * FROM ({sessions.closed_sessions_sql(ends, times('there'))}) WHERE NOT closed"
         text = (
             f"SELECT __n.*, CASE WHEN {taken} THEN o.t IS NULL ELSE l.t IS NOT NULL END AS __late FROM `@new` AS __n"
             f" LEFT JOIN ({late}) AS l ON {same.format('l')} LEFT JOIN ({is_open}) AS o ON {same.format('o')}"
@@ -273,7 +275,7 @@ class _Wait:
         else:
             below = commit.catalog.view(view.query.views[input])
             rows = read.view_frame(commit.core, commit.catalog, below, at, emitted=True)
-        rows = late_drop.without(commit.core, commit.catalog, view, input, rows, at)
+        rows = late_drop.without_dropped(commit.core, commit.catalog, view, input, rows, at)
         time = self._time()
         rows = rows.where(f"{time} >= {low}") if low is not None else rows
         return rows.where(f"{time} < {high}") if high is not None else rows.where(f"{time} IS NOT NULL")

@@ -45,7 +45,7 @@ class Commit:
         self.taken = taken  # number of new rows, by stream
         self.moves = moves
         self.filling = False  # whether all existing rows count as new
-        self.anew = False  # whether a node is recomputed as a whole
+        self.recompute = False  # whether a node is recomputed as a whole
         #: For views with triggers or a budget: the end of the first pending window, before and after the commit.
         self.waits: dict[str, tuple[int | None, int | None]] = {}
         for view in catalog.of(View):
@@ -61,7 +61,7 @@ class Commit:
         self.passed: dict[str, int] = {}
         self.late: list[LateRows] = []
         #: The backend that computes each node in this commit, and why.
-        self.places: dict[str, str] = {}
+        self.backends: dict[str, str] = {}
         #: Changes that are computed already, by table.
         self.ready: Mapping[str, tuple[DataFile, ...]] = {}
         #: Of row-by-row views that fail for some rows: the query for the other rows.
@@ -95,7 +95,7 @@ class Commit:
 
     def rows_read(self, view: View) -> int:
         """The number of rows that a node reads, once per window: the new rows, or all if the node is recomputed."""
-        rows, after = 0, self.after.files if self.filling or self.anew else None
+        rows, after = 0, self.after.files if self.filling or self.recompute else None
         for table in self.catalog.tables_read(view):
             windows = [use.sliding for use in view.query.blocks if use.panes == table]
             often = max((-(-each.size // each.slide) for each in windows if each is not None), default=1)

@@ -9,7 +9,7 @@ from anabranch.engine import read
 from anabranch.engine.late import LateRows
 from anabranch.engine.maintain import deltas, keyed
 from anabranch.engine.maintain.commit import Commit
-from anabranch.plan.node import PLACE
+from anabranch.plan.node import POSITION
 from anabranch.plan.view import Touch, View
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def records_of(commit: Commit, view: View, touch: Touch) -> DataFrame | None:
     if new is None:
         return None
     text = touch.text.replace("SELECT DISTINCT", "SELECT", 1)
-    rows = keyed.keyed_columns(commit, view, keyed.touching(commit, view, touch, text, new), PLACE)
+    rows = keyed.keyed_columns(commit, view, keyed.touching(commit, view, touch, text, new), POSITION)
     if view.emission.counted is None:
         rows = rows.groupBy(*(f"k{index}" for index in range(len(view.keying.columns)))).count()
     return rows
@@ -30,7 +30,7 @@ def records_of(commit: Commit, view: View, touch: Touch) -> DataFrame | None:
 
 def _changed(commit: Commit, view: View, placeholder: str) -> DataFrame | None:
     """The rows that this commit adds to an input or retracts, one row per copy."""
-    parts = [rows for _, rows in deltas.split(commit, view, placeholder)]
+    parts = [rows for _, rows in deltas.by_sign(commit, view, placeholder)]
     return reduce(lambda one, other: one.unionAll(other), parts) if parts else None
 
 
@@ -42,7 +42,7 @@ def fresh_upto(commit: Commit, view: View, takes: DataFrame | None, touched: Dat
     assert new is not None
     if commit.filling:
         return keyed.fresh_rows(commit, view, touched, takes, new)
-    both = _counted_before(commit, view, view.emission.counted).selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
+    both = _counted_before(commit, view, view.emission.counted).selectExpr("*", f"CAST(NULL AS BIGINT) AS {POSITION}")
     return keyed.fresh_rows(commit, view, touched, takes, both.unionByName(new))
 
 

@@ -10,14 +10,14 @@ from anabranch.algebra.reach import Range
 from anabranch.engine import read
 from anabranch.engine.maintain import bands, late_drop
 from anabranch.engine.maintain.commit import Commit
-from anabranch.engine.numbering import PLACES, with_arrival_numbers
-from anabranch.engine.set_aside import Checking, computable, of_one_row, placed_anyhow
+from anabranch.engine.numbering import POSITIONS, with_arrival_numbers
+from anabranch.engine.set_aside import Checking, computable, row_by_row_query, with_cached_positions
 from anabranch.engine.stream_part import STREAM_ROWS, StreamPart
 from anabranch.engine.tables import change_fields, net_sql
 from anabranch.ledger import Snapshot
 from anabranch.plan.definitions import ROW_NUM, Stream
 from anabranch.plan.describe import append_only
-from anabranch.plan.node import PLACE
+from anabranch.plan.node import POSITION
 from anabranch.plan.record_parts import order_sql, parts_of
 from anabranch.plan.view import View
 from anabranch.plan.winners import orderable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def both_ways(commit: Commit, view: View) -> bool:
+def may_cancel_out(commit: Commit, view: View) -> bool:
     """Whether a join can emit a row and retract it in one commit: a new row of one input matches a retracted row."""
     return view.operator == "join" and not append_only(view, commit.catalog)
 
@@ -51,13 +51,13 @@ def delta(commit: Commit, view: View, placeholder: str) -> DataFrame | None:
         stream = commit.catalog.stream(view.query.streams[placeholder])
         paths = commit.paths(stream.rows_table)
         if placeholder == view.emission.counted:
-            return _placed(commit, view, stream, placeholder, paths) if paths else None
+            return _with_positions(commit, view, stream, placeholder, paths) if paths else None
         rows = rows_of(commit, view, stream, stream.seen_as(placeholder), paths) if paths else None
         return None if rows is None else computable_rows(commit, view, placeholder, rows)
     below = commit.catalog.view(view.query.views[placeholder])
     if placeholder != view.emission.counted:
         return delta_of(commit, below)
-    return _in_order(commit, below)
+    return _with_order_of_arrival(commit, below)
 
 
 def rows_of(commit: Commit, view: View, stream: Stream, fields: tuple[Field, ...], paths: list[str]) -> DataFrame:
@@ -74,12 +74,12 @@ def computable_rows(commit: Commit, view: View, _: str, rows: DataFrame) -> Data
 def set_aside(commit: Commit, view: View, *, made: bool) -> tuple[Stream, Found] | None:
     """Exclude the rows for which a view fails, new ones or, if the view is being created, all; None if there are none,
     or if the view does not work row by row."""
-    rows = of_one_row(view)
+    rows = row_by_row_query(view)
     if rows is None or view.id in commit.computable:
         return None
     stream = commit.catalog.stream(rows.stream)
     paths = commit.after.table_paths(commit.core.ledger, stream.rows_table) if made else commit.paths(stream.rows_table)
-    new = placed_anyhow(rows_of(commit, view, stream, stream.row_fields, paths)).persist()
+    new = with_cached_positions(rows_of(commit, view, stream, stream.row_fields, paths)).persist()
     checking = Checking(commit.core, StreamPart(commit.core), stream, new, new)
     try:
         found = checking.failing_in(commit.catalog, view, rows)
@@ -91,14 +91,14 @@ def set_aside(commit: Commit, view: View, *, made: bool) -> tuple[Stream, Found]
     return stream, found
 
 
-def _placed(commit: Commit, view: View, stream: Stream, placeholder: str, paths: list[str]) -> DataFrame:
+def _with_positions(commit: Commit, view: View, stream: Stream, placeholder: str, paths: list[str]) -> DataFrame:
     """Rows with their positions in order of arrival. Rows of old homes, which have no numbers, share one position."""
     columns = [quote_name(field.name) for field in stream.seen_as(placeholder)]
     rows = rows_of(commit, view, stream, stream.row_fields, paths)
-    return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}")
+    return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {POSITION}")
 
 
-def _in_order(commit: Commit, view: View) -> DataFrame | None:
+def _with_order_of_arrival(commit: Commit, view: View) -> DataFrame | None:
     """The new records of a node with their positions in order of arrival; records that arrived together, of one row
     joined with a static table, are ordered by their columns."""
     names = [field.name for field in view.fields]
@@ -106,21 +106,21 @@ def _in_order(commit: Commit, view: View) -> DataFrame | None:
     if commit.filling:
         rows = read.view_frame(commit.core, commit.catalog, view, commit.after, emitted=True)
         rows = with_arrival_numbers(commit.core, rows, parts, commit.before)
-        places = [PLACES.format(index) for index in range(len(parts))]
+        positions = [POSITIONS.format(index) for index in range(len(parts))]
     else:
         new = delta_of(commit, view)
         if new is None:
             return None
         rows = _copies(commit, view, new, 1).where(is_new(commit, view))
-        places = [
+        positions = [
             f"CASE WHEN {quote_name(name)} >= {commit.first_number(id)} THEN {quote_name(name)} END"
             for name, id in parts.items()
             if id in commit.taken
         ]
     others = [quote_name(each.name) for each in view.fields if each.name not in parts and orderable(each.type)]
-    order = ", ".join([*order_sql(list(parts), places or ["CAST(NULL AS BIGINT)"]), *others])
-    place = f"CAST(row_number() OVER (ORDER BY {order}) AS BIGINT) AS {PLACE}"
-    return rows.selectExpr(*map(quote_name, names), place)
+    order = ", ".join([*order_sql(list(parts), positions or ["CAST(NULL AS BIGINT)"]), *others])
+    position = f"CAST(row_number() OVER (ORDER BY {order}) AS BIGINT) AS {POSITION}"
+    return rows.selectExpr(*map(quote_name, names), position)
 
 
 def is_new(commit: Commit, view: View) -> str:
@@ -136,12 +136,12 @@ def is_new(commit: Commit, view: View) -> str:
 def delta_of(commit: Commit, view: View) -> DataFrame | None:
     """The changes of a view in this commit: read from its table, or computed if it stores none."""
     if not view.kept:
-        return passed_on(commit, view)
+        return row_by_row_changes(commit, view)
     paths = commit.paths(view.changes_table)
     return commit.core.frames.parquet(paths, _change_fields(commit, view)) if paths else None
 
 
-def passed_on(commit: Commit, view: View) -> DataFrame | None:
+def row_by_row_changes(commit: Commit, view: View) -> DataFrame | None:
     """The node's SQL over the changes of each input and the rows of the others.
 
     Earlier inputs have the rows of this commit, later inputs do not, so that each new pair is emitted once.
@@ -149,14 +149,14 @@ def passed_on(commit: Commit, view: View) -> DataFrame | None:
     parts: list[DataFrame] = []
     statics = read.static_frames(commit.core, commit.catalog, view)
     for index, placeholder in enumerate(view.inputs):
-        changed = list(split(commit, view, placeholder))
+        changed = list(by_sign(commit, view, placeholder))
         if not changed:
             continue
         within = bands.partner_ranges(commit, view, placeholder)
         others = {
-            other: partners(commit, view, other, commit.after if place < index else commit.before, within.get(other))
-            for place, other in enumerate(view.inputs)
-            if place != index
+            other: partners(commit, view, other, commit.after if at < index else commit.before, within.get(other))
+            for at, other in enumerate(view.inputs)
+            if at != index
         }
         for sign, rows in changed:
             frame = commit.core.frames.sql(
@@ -171,7 +171,7 @@ def passed_on(commit: Commit, view: View) -> DataFrame | None:
     return whole
 
 
-def split(commit: Commit, view: View, placeholder: str) -> Iterator[tuple[int, DataFrame]]:
+def by_sign(commit: Commit, view: View, placeholder: str) -> Iterator[tuple[int, DataFrame]]:
     """The new rows of an input by sign, one row per copy that is added or retracted."""
     new = delta(commit, view, placeholder)
     if new is None:
@@ -196,7 +196,7 @@ def _copies(commit: Commit, view: View, changed: DataFrame, sign: int) -> DataFr
 def partners(commit: Commit, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
     """The rows of an input of a join at a snapshot; those with event times within bounds, if it has event times."""
     rows = _rows_within(commit, view, placeholder, snapshot, within)
-    return late_drop.without(commit.core, commit.catalog, view, placeholder, rows, snapshot)
+    return late_drop.without_dropped(commit.core, commit.catalog, view, placeholder, rows, snapshot)
 
 
 def _rows_within(commit: Commit, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:

@@ -117,5 +117,5 @@ def _lists(commit: Commit, lookup: TableLookup, keys: list[Key]) -> pa.Array:
     import pyarrow as pa
 
     matched, lists = fetch_matches(commit, lookup, keys)
-    indexes = {key: place for place, key in enumerate(matched)}
+    indexes = {key: index for index, key in enumerate(matched)}
     return lists.take(pa.array([indexes.get(key) for key in keys], pa.int64()))

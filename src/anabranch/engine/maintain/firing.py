@@ -35,7 +35,7 @@ def fire(commit: Commit, view: View) -> tuple[DataFile, ...]:
     files = _fire_by_spark(commit, view, before, after, keys)
     if files is not None:
         return files
-    commit.places[view.id] = "by Spark; what fires is decided on the driver"
+    commit.backends[view.id] = "by Spark; what fires is decided on the driver"
     records = _records(commit, view)
     if view.emission.budget is not None and after is not None:
         before = shown_before(view, commit.before, before)
@@ -67,7 +67,7 @@ def _fire_by_spark(
     pending = commit.core.timers.in_files(view, commit.before, rows, commit.now, furthest, everything=everything)
     if pending is None:
         return None
-    commit.places[view.id] = f"by Spark, what fires too: {pending.verdict.reason}"
+    commit.backends[view.id] = f"by Spark, what fires too: {pending.verdict.reason}"
     job = FiringJob(commit, view, pending)
     if view.emission.budget is not None and after is not None:
         before = shown_before(view, commit.before, before)
@@ -93,10 +93,10 @@ def _records(commit: Commit, view: View) -> dict[Key, Records]:
             records = found.setdefault(hashable(row[:width]), Records())
             records.count += row[width] if view.emission.counted is None else 1
             if view.emission.counted is not None:
-                records.places.append(row[width])
+                records.positions.append(row[width])
     found = {key: records for key, records in found.items() if records.count}
     for records in found.values():
-        records.places.sort()
+        records.positions.sort()
     if not view.keying.touches and commit.touches(view):
         found[()] = Records(commit.new_rows(view))
     return found

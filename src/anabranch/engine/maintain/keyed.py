@@ -17,7 +17,7 @@ from anabranch.engine.maintain.sessions import Spans
 from anabranch.engine.tables import net_sql
 from anabranch.engine.writing import collected
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.node import PLACE
+from anabranch.plan.node import POSITION
 from anabranch.plan.view import Touch, View
 from anabranch.sql.text import quote_name
 
@@ -57,7 +57,7 @@ def touching(commit: Commit, view: View, touch: Touch, text: str, new: DataFrame
     """The keys of new rows, of either sign."""
     if touch.input in view.query.views:
         names = deltas.names_of(commit, commit.catalog.view(view.query.views[touch.input]))
-        new = new.select(*names, *([PLACE] if touch.input == view.emission.counted else []))
+        new = new.select(*names, *([POSITION] if touch.input == view.emission.counted else []))
     return commit.core.frames.sql(text, {touch.input: new, **read.static_frames(commit.core, commit.catalog, view)})
 
 

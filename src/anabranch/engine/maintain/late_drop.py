@@ -30,29 +30,31 @@ def input_fields(catalog: Catalog, view: View, input: str) -> tuple[Field, ...]:
     return catalog.view(view.query.views[input]).fields
 
 
-def left_out_fields(catalog: Catalog, view: View, input: str) -> tuple[Field, ...]:
+def dropped_fields(catalog: Catalog, view: View, input: str) -> tuple[Field, ...]:
     return (*input_fields(catalog, view, input), DIFF)
 
 
-def without(core: Core, catalog: Catalog, view: View, input: str, rows: DataFrame, snapshot: Snapshot) -> DataFrame:
+def without_dropped(
+    core: Core, catalog: Catalog, view: View, input: str, rows: DataFrame, snapshot: Snapshot
+) -> DataFrame:
     """The rows of an input without those that were dropped up to a snapshot."""
-    if input not in view.leaves_out or not snapshot.files.get(view.left_out_table(input)):
+    if input not in view.drops_late_of or not snapshot.files.get(view.dropped_table(input)):
         return rows
-    left_out = core.table_frame(view.left_out_table(input), left_out_fields(catalog, view, input), snapshot)
+    dropped = core.table_frame(view.dropped_table(input), dropped_fields(catalog, view, input), snapshot)
     columns = ", ".join(quote_name(field.name) for field in input_fields(catalog, view, input))
-    both = f"(SELECT {columns}, 1 AS _diff FROM `@rows` UNION ALL SELECT {columns}, -_diff FROM `@left_out`)"
+    both = f"(SELECT {columns}, 1 AS _diff FROM `@rows` UNION ALL SELECT {columns}, -_diff FROM `@dropped`)"
     copied = "LATERAL VIEW explode(array_repeat(1, CAST(_diff AS INT))) __copies AS __copy"
     text = f"SELECT {columns} FROM ({net_sql(columns, both)}) {copied}"
-    return core.frames.sql(text, {"@rows": rows, "@left_out": left_out})
+    return core.frames.sql(text, {"@rows": rows, "@dropped": dropped})
 
 
-def without_sql(rows: str, left_out: str, columns: list[str]) -> str:
+def without_dropped_sql(rows: str, dropped: str, columns: list[str]) -> str:
     """The same for DuckDB, for append-only rows, where it does not matter which copy of a row is dropped."""
     items = ", ".join(quoted(each) for each in columns)
-    return f"(SELECT {items} FROM {rows} EXCEPT ALL SELECT {items} FROM {left_out})"
+    return f"(SELECT {items} FROM {rows} EXCEPT ALL SELECT {items} FROM {dropped})"
 
 
-def came(core: Core, table: str, files: Sequence[DataFile]) -> int:
+def count_insertions(core: Core, table: str, files: Sequence[DataFile]) -> int:
     """The number of rows in files of a table, without retractions."""
     from pyarrow import compute, parquet
 

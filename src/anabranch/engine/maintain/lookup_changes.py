@@ -40,20 +40,20 @@ _CALENDAR = {
 
 
 @contextmanager
-def changes(commit: Commit, view: View, *, anew: bool = False) -> Iterator[DataFrame | None]:
+def changes(commit: Commit, view: View, *, recompute: bool = False) -> Iterator[DataFrame | None]:
     """The changes of such a node in a commit; None if its input has none.
 
-    With `anew`, the input is compared with the stored rows: it may have changed without new rows. The rows are cached
-    until the context ends, since they are read for the keys and again for the result.
+    With `recompute`, the input is compared with the stored rows: it may have changed without new rows. The rows are
+    cached until the context ends, since they are read for the keys and again for the result.
     """
-    new = _difference(commit, view) if anew else deltas.delta(commit, view, view.inputs[0])
+    new = _difference(commit, view) if recompute else deltas.delta(commit, view, view.inputs[0])
     if new is None:
         yield None
         return
     rows = _keyed(commit, view, new).persist()
     try:
         found = _with_matches(commit, view, rows.where("_diff > 0"))
-        if _only_grows(commit, view) and not anew:
+        if _only_grows(commit, view) and not recompute:
             yield found
         else:
             yield found.unionByName(_taken_back(commit, view, rows.where("_diff < 0")))

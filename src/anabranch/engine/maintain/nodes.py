@@ -24,9 +24,9 @@ from anabranch.engine.maintain import (
     closing,
     deltas,
     driver_lookup_changes,
+    dropping,
     firing,
     keyed,
-    left_out,
     lookup_changes,
     sessions,
 )
@@ -53,7 +53,7 @@ def fill(commit: Commit, view: View) -> tuple[DataFile, ...]:
             return _look_up(commit, view) if view.query.asks else firing.fire(commit, view)
         finally:
             commit.filling = False
-    commit.anew = True
+    commit.recompute = True
     known = commit.core.catalog(commit.before).objects.get(view.id)
     if isinstance(known, View) and known.query.rows is not None and known.sql == view.sql:
         # The rows that it has shown so far: they were enriched when they arrived, and do not change.
@@ -64,14 +64,14 @@ def fill(commit: Commit, view: View) -> tuple[DataFile, ...]:
     return commit.write(view, deltas.signed(commit, closing.closed(commit, view, whole)))
 
 
-def renew(commit: Commit, view: View) -> tuple[DataFile, ...]:
+def recompute(commit: Commit, view: View) -> tuple[DataFile, ...]:
     """The changes of a node after a change below it that brings no new rows; pending windows stay pending."""
     if view.emission.mode == "triggers":
         shown = _shown_windows(commit, view)
         return () if shown is None else keyed.minus_shown(commit, view, shown, None)
-    commit.anew = True
+    commit.recompute = True
     if view.query.asks:
-        return _look_up(commit, view, anew=True)
+        return _look_up(commit, view, recompute=True)
     return keyed.minus_shown(commit, view, closing.closed(commit, view, keyed.fresh_rows(commit, view)), None)
 
 
@@ -92,11 +92,11 @@ def _shown_windows(commit: Commit, view: View) -> DataFrame | None:
 
 def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
     """The rows that a node shows from this commit on, and those that it retracts."""
-    commit.anew = False
+    commit.recompute = False
     if view.emission.mode == "triggers":
         return firing.fire(commit, view)
     if view.emission.closing:
-        commit.places[view.id] = str(Verdict(False, "its windows depend on other rows"))
+        commit.backends[view.id] = str(Verdict(False, "its windows depend on other rows"))
         return closing.changes(commit, view)
     if commit.core.table_cache.keeps(view.id):  # even if the node has nothing to do in this commit
         commit.core.table_cache.let_go(view.id, bands.needed(commit, view))
@@ -105,13 +105,13 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
     if view.query.asks:
         return _look_up(commit, view)
     if view.changes_table in commit.ready:
-        commit.places[view.id] = "in kernels, with the rows of the run"
+        commit.backends[view.id] = "in kernels, with the rows of the run"
         commit.added[view.changes_table] = commit.ready[view.changes_table]
         return commit.ready[view.changes_table]
     if view.operator == "join" and view.emission.late == "drop":
-        left_out.count_dropped(commit, view)
-    elif view.leaves_out:
-        left_out.leave_out_late(commit, view)
+        dropping.count_dropped(commit, view)
+    elif view.drops_late_of:
+        dropping.drop_late_rows(commit, view)
     if not (view.operator == "keyed" and view.query.direct) and view.id not in commit.computable:
         files = driver_changes.changes(commit, view)
         files = buckets.changes(commit, view) if files is None else files
@@ -119,11 +119,11 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
             commit.added[view.changes_table] = files
             return files
     if view.row_by_row:
-        changed = deltas.passed_on(commit, view)
+        changed = deltas.row_by_row_changes(commit, view)
         if changed is None:
             return ()
         return commit.write(
-            view, deltas.net_changes(commit, view, changed) if deltas.both_ways(commit, view) else changed
+            view, deltas.net_changes(commit, view, changed) if deltas.may_cancel_out(commit, view) else changed
         )
     if view.operator == "keyed" and view.query.direct:
         return _hot(commit, view)
@@ -137,13 +137,13 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
     return _by_spark(commit, view)
 
 
-def _look_up(commit: Commit, view: View, *, anew: bool = False) -> tuple[DataFile, ...]:
+def _look_up(commit: Commit, view: View, *, recompute: bool = False) -> tuple[DataFile, ...]:
     """New rows with their matches in external tables."""
-    files = None if anew else driver_lookup_changes.changes(commit, view)
+    files = None if recompute else driver_lookup_changes.changes(commit, view)
     if files is not None:
         commit.added[view.changes_table] = files
         return files
-    with lookup_changes.changes(commit, view, anew=anew) as changed:
+    with lookup_changes.changes(commit, view, recompute=recompute) as changed:
         return () if changed is None else commit.write(view, changed)
 
 
@@ -157,19 +157,19 @@ def _hot(commit: Commit, view: View) -> tuple[DataFile, ...]:
     verdict = commit.core.place.takes_changes(commit.rows_read(view), 0)
     if verdict and commit.core.hot.left(view):
         verdict = Verdict(False, "DuckDB failed for it before")
-    commit.places[view.id] = str(verdict)
+    commit.backends[view.id] = str(verdict)
     if not verdict:
         return _by_spark(commit, view)
     panes = commit.catalog.panes(view.query.blocks[0].panes)
     if not all(panes.column(name).duckdb for name in view.query.blocks[0].columns):
-        commit.places[view.id] = str(Verdict(False, "partials of Spark's own"))
+        commit.backends[view.id] = str(Verdict(False, "partials of Spark's own"))
         return _by_spark(commit, view)
     closed = progress(commit.core, commit.catalog, view, commit.before, commit.moves, 1)
     try:
         files = commit.core.hot.changes(view, panes, commit.before, commit.added[panes.id], closed, commit.now)
     except duckdb.Error as error:
         commit.core.hot.forget(view.id)
-        commit.places[view.id] = str(Verdict(False, (str(error).splitlines() or [""])[0]))
+        commit.backends[view.id] = str(Verdict(False, (str(error).splitlines() or [""])[0]))
         files = _by_spark(commit, view)  # or raises an error of its own, of an overflow, for example
         if not isinstance(error, duckdb.OutOfMemoryException):
             commit.core.hot.leave(view)
@@ -177,7 +177,7 @@ def _hot(commit: Commit, view: View) -> tuple[DataFile, ...]:
             commit.core.warn(f"view {view.name} is computed by Spark from now on, and runs take longer: {reason}")
         return files
     if files is None:
-        commit.places[view.id] = str(Verdict(False, "it has more groups than the driver holds or reads"))
+        commit.backends[view.id] = str(Verdict(False, "it has more groups than the driver holds or reads"))
         return _by_spark(commit, view)
     commit.added[view.changes_table] = files
     return files

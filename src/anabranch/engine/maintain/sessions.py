@@ -60,12 +60,12 @@ def spans(commit: Commit, view: View, rows: DataFrame) -> Spans | None:
     if not seeds.num_rows:
         return nothing
     try:
-        found = followed(commit, view, ends, stream, seeds)
+        found = follow_chains(commit, view, ends, stream, seeds)
     except duckdb.Error:  # for example, a type that it compares differently from Spark
         return None
     if found is None:
         return _by_spark(commit, view, ends, stream, touched, nothing)
-    return replace(nothing, touched=commit.core.spark.createDataFrame(found), within={ends.input: hull_of(found)})
+    return replace(nothing, touched=commit.core.spark.createDataFrame(found), within={ends.input: range_of(found)})
 
 
 def _by_spark(commit: Commit, view: View, ends: Ends, stream: Stream, seeds: DataFrame, nothing: Spans) -> Spans | None:
@@ -129,13 +129,13 @@ def _seeds(view: View, ends: Ends, rows: DataFrame) -> DataFrame:
     return timed.groupBy(*by).agg(expr("min(__time) AS low"), expr("max(__time) AS high"))
 
 
-def followed(commit: Commit, view: View, ends: Ends, stream: Stream, seeds: Any) -> Any:
+def follow_chains(commit: Commit, view: View, ends: Ends, stream: Stream, seeds: Any) -> Any:
     """Keys with the first and last time of the chains of their rows, searched in ever larger ranges."""
     from anabranch.engine.driver import connection
     from anabranch.engine.pane_sql import FAR
 
     duck, after = connection(), commit.after
-    low, high = hull_of(seeds)
+    low, high = range_of(seeds)
     time, far = quoted(stream.time or ""), FIRST * ends.gap
     duck.register(SEEDS, seeds)
     try:
@@ -191,7 +191,7 @@ def chains_sql(
     )
 
 
-def apart_items(ends: Ends, quote: Callable[[str], str]) -> str:
+def partition_items(ends: Ends, quote: Callable[[str], str]) -> str:
     """The partition columns of sessions, a0 and so on."""
     return "".join(f"{quote(name)} AS a{index}, " for index, name in enumerate(ends.apart)) + f"1 AS {ALL}"
 
@@ -204,20 +204,21 @@ def late_sql(ends: Ends, new: str, there: str) -> str:
     session, of the other new rows and the rows of open sessions, had closed.
     """
     by = _by(ends)
-    both = f"{judged_sql(ends, there)} UNION ALL SELECT DISTINCT {by}, t, p, true AS new, false AS closed FROM {new}"
+    added = f"SELECT DISTINCT {by}, t, p, true AS new, false AS closed FROM {new}"
+    both = f"{closed_sessions_sql(ends, there)} UNION ALL {added}"
     shut = "CASE WHEN closed THEN t END"
     window = f"OVER (PARTITION BY {by} ORDER BY t RANGE BETWEEN"
     behind = f"t - max({shut}) {window} UNBOUNDED PRECEDING AND CURRENT ROW) <= {ends.gap}"
     ahead = f"min({shut}) {window} CURRENT ROW AND UNBOUNDED FOLLOWING) - t <= {ends.gap}"
-    judged = f"SELECT *, coalesce({behind}, false) OR coalesce({ahead}, false) AS near FROM ({both})"
-    left = _closed(ends, f"SELECT {by}, t, p, new FROM near WHERE NOT near")
+    judged = f"SELECT *, coalesce({behind}, false) OR coalesce({ahead}, false) AS in_reach FROM ({both})"
+    left = _closed(ends, f"SELECT {by}, t, p, new FROM in_reach WHERE NOT in_reach")
     return (
-        f"WITH near AS ({judged}) SELECT {by}, t FROM near WHERE near AND new"
+        f"WITH in_reach AS ({judged}) SELECT {by}, t FROM in_reach WHERE in_reach AND new"
         f" UNION SELECT {by}, t FROM ({left}) WHERE closed AND new"
     )
 
 
-def judged_sql(ends: Ends, there: str) -> str:
+def closed_sessions_sql(ends: Ends, there: str) -> str:
     """The times of earlier rows, and whether the session of each had closed."""
     return _closed(ends, f"SELECT DISTINCT {_by(ends)}, t, p, false AS new FROM {there}")
 
@@ -248,7 +249,7 @@ def late_times(commit: Commit, view: View, low: int, before: int) -> Any:
     if ends is None or stream is None or view.beginning.rows:
         return None
     time, ledger = quoted(stream.time or ""), commit.core.ledger
-    columns = f"{apart_items(ends, quoted)}, epoch_us({time}) AS t"
+    columns = f"{partition_items(ends, quoted)}, epoch_us({time}) AS t"
 
     def rows(paths: list[str]) -> str:
         if not paths:
@@ -261,8 +262,8 @@ def late_times(commit: Commit, view: View, low: int, before: int) -> Any:
     if not commit.core.place.takes_changes(new, _rows_within(commit.before, stream, since, before)):
         return None
     there = rows(commit.before.table_paths(ledger, stream.rows_table, since, before))
-    if view.leaves_out:
-        there += f" EXCEPT ALL {rows(commit.before.table_paths(ledger, view.left_out_table(ends.input)))}"
+    if view.drops_late_of:
+        there += f" EXCEPT ALL {rows(commit.before.table_paths(ledger, view.dropped_table(ends.input)))}"
     bound = min(before, FAR)
     given = f"(SELECT *, CAST({bound} AS BIGINT) AS p FROM (SELECT {columns} FROM {added}) WHERE t < {bound})"
     there = f"(SELECT *, CAST({bound} AS BIGINT) AS p FROM ({there}) WHERE t >= {since} AND t < {bound})"
@@ -272,7 +273,7 @@ def late_times(commit: Commit, view: View, low: int, before: int) -> Any:
         return None
 
 
-def hull_of(spans: Any) -> tuple[int, int]:
+def range_of(spans: Any) -> tuple[int, int]:
     """The first and last time in an Arrow table of spans."""
     import pyarrow.compute as pc
 

@@ -23,7 +23,7 @@ from anabranch.engine.place import TAKEN
 from anabranch.engine.progress_bounds import KeyBounds, PairBounds
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.node import PLACE
+from anabranch.plan.node import POSITION
 from anabranch.plan.view import View
 
 if TYPE_CHECKING:
@@ -92,15 +92,15 @@ class FiringJob:
         state."""
         idle = ["0L AS records", "CAST(NULL AS BIGINT) AS deadline", "false AS armed"]
         idle.append("CAST(NULL AS BIGINT) AS event_time")
-        new = ["`count` AS n", "CAST(NULL AS BIGINT) AS place"]
+        new = ["`count` AS n", "CAST(NULL AS BIGINT) AS position"]
         if self.view.emission.counted is not None:
-            new = ["1L AS n", f"{PLACE} AS place"]
-        parts = [pending.selectExpr(*self.names, "0L AS n", "CAST(NULL AS BIGINT) AS place", *_STATE)]
+            new = ["1L AS n", f"{POSITION} AS position"]
+        parts = [pending.selectExpr(*self.names, "0L AS n", "CAST(NULL AS BIGINT) AS position", *_STATE)]
         for touch in self.view.keying.touches:
             rows = counting.records_of(self.commit, self.view, touch)
             parts += [rows.selectExpr(*self.names, *new, *idle)] if rows is not None else []
         both = reduce(lambda one, other: one.unionAll(other), parts)
-        items = ["coalesce(sum(n), 0L) AS n", "sort_array(collect_list(place)) AS places"]
+        items = ["coalesce(sum(n), 0L) AS n", "sort_array(collect_list(position)) AS positions"]
         items += ["coalesce(sum(records), 0L) AS records", "max(deadline) AS deadline"]
         items += ["coalesce(max(armed), false) AS armed", "max(event_time) AS event_time"]
         by = f" GROUP BY {', '.join(self.names)}" if self.names else ""
@@ -173,8 +173,8 @@ class FiringJob:
         """The changes of the keys that fired; of this commit's rows, only those up to the one that fired count."""
         takes = None
         if self.view.emission.counted is not None:
-            upto = "IF(take > 0, element_at(places, CAST(take AS INT)), -1L) AS __upto"
-            shown = fired.where("take IS NOT NULL AND size(places) > 0")
+            upto = "IF(take > 0, element_at(positions, CAST(take AS INT)), -1L) AS __upto"
+            shown = fired.where("take IS NOT NULL AND size(positions) > 0")
             takes = shown.selectExpr(*(f"{name} AS __{name}" for name in self.names), upto)
             takes = None if takes.isEmpty() else takes
         touched = fired.select(*self.names) if self.names else None

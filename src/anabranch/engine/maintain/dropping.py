@@ -39,15 +39,15 @@ def count_dropped(commit: Commit, view: View) -> None:
             commit.late.append(LateRows(view, None, end, count))
 
 
-def leave_out_late(commit: Commit, view: View) -> None:
+def drop_late_rows(commit: Commit, view: View) -> None:
     """Drop the new rows of a join that are older than the rows that it still needs of their input."""
     held = bands.needed(commit, view)
-    for input in view.leaves_out:
+    for input in view.drops_late_of:
         since, stream = held.get(input), commit.catalog.stream({**view.query.streams, **view.join.streams}[input])
         files = commit.added.get(stream.rows_table, ())
         if since is None or not any(file.low is None or file.low < since for file in files):
             continue
-        count = leave_out(commit, view, input, _earlier(commit, view, input, since))
+        count = drop_rows(commit, view, input, _earlier(commit, view, input, since))
         if count:
             commit.late.append(LateRows(view, None, since, count))
 
@@ -67,10 +67,10 @@ def _earlier(commit: Commit, view: View, placeholder: str, time: int) -> DataFra
     )
 
 
-def leave_out(commit: Commit, view: View, input: str, rows: DataFrame) -> int:
+def drop_rows(commit: Commit, view: View, input: str, rows: DataFrame) -> int:
     """Drop new rows of an input for good; return their number, without retractions."""
-    table = view.left_out_table(input)
-    fields = late_drop.left_out_fields(commit.catalog, view, input)
+    table = view.dropped_table(input)
+    fields = late_drop.dropped_fields(commit.catalog, view, input)
     rows = rows if DIFF.name in rows.columns else deltas.signed(commit, rows)
     rows = rows.selectExpr(
         *(f"CAST({quote_name(each.name)} AS {each.type}) AS {quote_name(each.name)}" for each in fields)
@@ -80,4 +80,4 @@ def leave_out(commit: Commit, view: View, input: str, rows: DataFrame) -> int:
     commit.added[table] = write_frame(commit.core.ledger, table, rows, small=small, time=None, staged=staged)
     for folder in staged:
         shutil.rmtree(folder, ignore_errors=True)
-    return late_drop.came(commit.core, table, commit.added[table])
+    return late_drop.count_insertions(commit.core, table, commit.added[table])
