@@ -578,11 +578,11 @@ class Session:
     def _set_clock(self, statement: SetClock) -> str:
         if statement.to is None:
             self._core.set_clock(None)
-            return "the clock goes on"
+            return "the clock runs again"
         moment = self._changer.moment(statement, statement.to)
         whole, rest = divmod(moment, 1_000_000)
         self._core.set_clock(datetime.fromtimestamp(whole, timezone.utc).replace(microsecond=rest))
-        return "the clock stands still there"
+        return "the clock is stopped there"
 
     def _streams(self, bound: Bound, catalog: Catalog) -> set[str]:
         """The streams a query depends on, through views too; those read at an old version need nothing new."""

@@ -159,7 +159,7 @@ def test_what_a_commit_must_not_say(home: Path) -> None:
         cases = {
             "does not hold it": Draft("reduce", tables={"t": TableChange(remove=("nothing.parquet",))}),
             "already": Draft("insert", tables={"t": TableChange(add=(live,))}),
-            "no schema to make it": Draft("insert", tables={"new": TableChange()}),
+            "no schema to create it": Draft("insert", tables={"new": TableChange()}),
             "the next run is 1": Draft("run", streams={"bids": run(0)}),
             "The table id": Draft("create", schemas={"../x": SCHEMA}),
             "cannot be written into the ledger": Draft("create", catalog={"v": {"a": {1, 2}}}),  # type: ignore[dict-item]

@@ -117,7 +117,7 @@ CUT = "STREAM(s, 'CUT BY 5 ROWS', 'BLOCK', 2) a"
         ("STREAM(s, 'CUT BY 5 ROWS', 'BLOCK', 2, 'TWICE')", "'ONCE', or in 'EVERY EPOCH'", "'TWICE'"),
         (
             "STREAM(s, 'CUT BY 5 ROWS', 'BLOCK', 2, 'ONCE') a, STREAM(t, 'CUT BY 5 ROWS', 'BLOCK', 2, 'EVERY EPOCH') b",
-            "has another one",
+            "has another setting",
             "'EVERY EPOCH'",
         ),
         ("STREAM(s, 'CUT BY 5 ROWS', 'BLOCK', 0)", "at least 1 chunk", "0"),

@@ -652,7 +652,7 @@ def test_brackets_that_make_no_sense(text: str, place: str, message: str) -> Non
             "[RANGE TUMBLING 1 min, WA ts]",
             "equally long",
         ),
-        ("SELECT * FROM a [RANGE 1 min, WA ts] LEFT JOIN b [RANGE 1 min, WA ts] USING (k)", "b", "behind ON"),
+        ("SELECT * FROM a [RANGE 1 min, WA ts] LEFT JOIN b [RANGE 1 min, WA ts] USING (k)", "b", "after ON"),
         ("SELECT * FROM (SELECT 1) [RANGE 1 min, WA ts], b [RANGE 1 min, WA ts]", "(SELECT 1)", "needs a name"),
         ("SELECT * FROM a <SLICES '1 minute'>, b [RANGE 1 min, WA ts]", "<SLICES '1 minute'>", "does not fit"),
         ("SELECT count(*) [RANGE 1 min, SLIDE 1 min, WA a.ts, PA k] FROM a, b", "k", "PA is not for windows over"),

@@ -74,7 +74,7 @@ def test_their_names_are_free_elsewhere(text: str) -> None:
     [
         (
             "SELECT TUMBLE_START(ts, INTERVAL '1' SECOND) FROM s GROUP BY TUMBLE(ts, INTERVAL '2' SECOND)",
-            "TUMBLE_START goes with GROUP BY TUMBLE of the same time and lengths",
+            "TUMBLE_START needs GROUP BY TUMBLE of the same time and lengths",
             "TUMBLE_START(ts, INTERVAL '1' SECOND)",
             "GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)",
         ),
@@ -98,7 +98,7 @@ def test_their_names_are_free_elsewhere(text: str) -> None:
         ),
         (
             "SELECT count(*) FROM s JOIN r USING (k) GROUP BY TUMBLE(INTERVAL '10' SECOND)",
-            "a window without a time column is one of GROUP BY over a single stream or view",
+            "a window without a time column is only possible in GROUP BY over a single stream or view",
             "TUMBLE(INTERVAL '10' SECOND)",
             "name the column with the time first: TUMBLE(ts, INTERVAL ...)",
         ),
@@ -159,7 +159,7 @@ def test_the_key_of_a_session(call: str, keys: list[str]) -> None:
     [
         (
             "SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), DESCRIPTOR(k), INTERVAL '5' MINUTE)",
-            "the columns that windows are kept apart by are given twice",
+            "the partition columns of the windows are given twice",
             "DESCRIPTOR(k)",
         ),
         (

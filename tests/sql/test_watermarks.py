@@ -64,8 +64,8 @@ def test_what_may_follow_either() -> None:
         ("PERCENTILE 95 OF 5 MINUTES", "MINUTES", "expected ROWS"),
         ("PERCENTILE 95 OF 0 ROWS", "0", "at least 1"),
         ("PERCENTILE 95 OF 1.5 ROWS", "1.5", "how many of the last rows"),
-        ("PERCENTILE 95 OF 5 ROWS EVERY 0 ROWS", "0", "after how many rows the bound is taken anew, at least 1"),
-        ("PERCENTILE 95 OF 5 ROWS EVERY MINUTE", "MINUTE", "after how many rows the bound is taken anew"),
+        ("PERCENTILE 95 OF 5 ROWS EVERY 0 ROWS", "0", "after how many rows the bound is recomputed, at least 1"),
+        ("PERCENTILE 95 OF 5 ROWS EVERY MINUTE", "MINUTE", "after how many rows the bound is recomputed"),
         ("AS ts - INTERVAL -5 SECONDS", "INTERVAL -5 SECONDS", "must not be negative"),
     ],
 )

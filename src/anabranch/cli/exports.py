@@ -27,16 +27,16 @@ def prepare(console: Console, output: str | None, to: str | None, overwrite: boo
     if output not in OUTPUTS:
         if to is not None:
             raise UsageError(
-                "--to goes with -o arrow and -o parquet", hint="other outputs are printed; > FILE puts them into a file"
+                "--to needs -o arrow or -o parquet", hint="other outputs are printed; > FILE puts them into a file"
             )
         if overwrite:
-            raise UsageError("--overwrite goes with --to FILE")
+            raise UsageError("--overwrite needs --to FILE")
         return None
     if to is None or to == STDOUT:
         if output == "parquet":
             raise UsageError("a Parquet file needs a name", hint="give one: -o parquet --to FILE")
         if overwrite:
-            raise UsageError("--overwrite goes with --to FILE")
+            raise UsageError("--overwrite needs --to FILE")
         if console.out_is_terminal:
             raise UsageError(
                 "an Arrow stream cannot be printed to a terminal",

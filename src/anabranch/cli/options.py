@@ -85,7 +85,7 @@ def home_option(command: Command) -> Command:
 
 def read_only_option(command: Command) -> Command:
     return click.option(
-        "--read-only", is_flag=True, help="Open the home for reading, as is done anyway while another process writes."
+        "--read-only", is_flag=True, help="Open the home read-only; this is automatic while another process writes."
     )(command)
 
 

@@ -474,7 +474,7 @@ def _refusals(catalog: Catalog, compared: Comparison) -> list[str]:
     above = [each for each in readers if isinstance(each, View) and not pushed_down(each)]
     counting = [each.name for each in above if compared.old.id in each.query.included]
     if counting and not compared.same:
-        return [f"the rows of {compared.old.name}: {', '.join(counting)} counts them one by one, as they came"]
+        return [f"the rows of {compared.old.name}: {', '.join(counting)} counts them one by one, in order of arrival"]
     if not compared.same_columns:
         return [f"the columns of {compared.old.name}: it is read by {names}, and they would be {_shown(compared.view)}"]
     waiting = [

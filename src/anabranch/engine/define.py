@@ -996,7 +996,7 @@ def _refuse_other_tables(planned: Planned, catalog: Catalog, view: View) -> None
     for table in (catalog[id] for each in filled for id in each.statics.values() if id in refreshed):
         assert isinstance(table, Table)
         raise NotSupported(
-            f"the changes of view {view.name} cannot be kept: its rows were joined with table {table.name} as it was"
+            f"the changes of view {view.name} cannot be stored: its rows were joined with table {table.name} as it was"
             " before a REFRESH, and would now be joined with its new rows",
             hint=f"CREATE OR REPLACE VIEW {view.name} AS ... EMIT CHANGES recreates it, over the table as it is now",
         )
@@ -1008,7 +1008,7 @@ def refuse_stars(text: str, query: Query, bound: Bound, catalog: Catalog) -> Non
     growing = next((stream.name for stream in targets if stream.on_schema_change == "add"), None)
     for item in (item for select, _ in query.selects() for item in select.items if item.star and growing is not None):
         raise NotSupported(
-            f"the view would change when stream {growing} gets columns: it was made with ON SCHEMA CHANGE ADD",
+            f"the view would change when stream {growing} gets columns: it was created with ON SCHEMA CHANGE ADD",
             text=text,
             start=item.tokens[0].start,
             end=item.tokens[-1].end,

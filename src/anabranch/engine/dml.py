@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 #: How many set-aside rows a statement reports, and how many values one query checks.
-MOST_TOLD, MOST_ASKED = 5, 500
+MOST_REPORTED, MOST_ASKED = 5, 500
 
 
 class DmlExecutor:
@@ -175,13 +175,13 @@ class DmlExecutor:
             [row for file in change.add for row in parquet.read_table(folder / file.path).to_pylist()] if change else []
         )
         lines = []
-        for row in rows[:MOST_TOLD]:
+        for row in rows[:MOST_REPORTED]:
             bad = BadRow(row["source"], row["offset"], row["reason"], row["raw"])
-            reason = f"left out of view {row['view']}" if row["view"] is not None else "left out"
+            reason = f"excluded from view {row['view']}" if row["view"] is not None else "excluded"
             failed = f"{row['expression']}: " if row["expression"] else ""
             lines.append(f"{reason} ({where(bad)}): {failed}{row['reason']}")
-        if len(rows) > MOST_TOLD:
-            lines.append(f"and {len(rows) - MOST_TOLD:,} more, which sys.bad_rows lists")
+        if len(rows) > MOST_REPORTED:
+            lines.append(f"and {len(rows) - MOST_REPORTED:,} more, which sys.bad_rows lists")
         return lines
 
     def _misfit(self, statement: Insert, columns: tuple[Field, ...]) -> DataError | None:

@@ -505,7 +505,7 @@ def _routine(error: Any) -> str:
 
 def _nearest_function(name: str) -> str:
     match = nearest(name, [*builtin(), *OWN_AGGREGATES])
-    return f"did you mean {match}?" if match else f"CREATE FUNCTION {name} AS 'package.module.function' makes one"
+    return f"did you mean {match}?" if match else f"CREATE FUNCTION {name} AS 'package.module.function' defines one"
 
 
 def readable(error: BaseException) -> str:

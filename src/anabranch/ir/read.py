@@ -151,7 +151,7 @@ class Reader:
         found = self.scope.find(self.text, chain.parts, chain.span)
         if found is not None:
             if len(chain.parts) == 1 and not alone and token.kind == WORD and token.text.lower() in _IN_EXPRESSIONS:
-                what = f"{token.text} can be a column or a word of the language"
+                what = f"{token.text} can be a column or a keyword"
                 hint = f"if it is the column, quote it: `{token.text}`"
                 raise NotSupported(what, text=self.text, start=token.start, end=token.end, hint=hint)
             column, taken = found

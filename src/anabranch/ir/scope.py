@@ -38,11 +38,11 @@ class Scope:
         if found is not None and len(found[0]) > 1:
             owners = ", ".join(f"{each.qualifier or '?'}.{parts[0]}" for each in self.relations if each.named(parts[0]))
             raise SqlError(
-                f"{'.'.join(parts)} can be more than one column",
+                f"{'.'.join(parts)} is ambiguous",
                 text=text,
                 start=span.start,
                 end=span.end,
-                hint=f"say which: {owners}",
+                hint=f"qualify it: {owners}",
             )
         if found is not None:
             return found[0][0], found[1]

@@ -99,7 +99,7 @@ def _check_change(table: str, change: TableChange, live: dict[str, DataFile] | N
     for path in change.remove:
         if path not in there:
             raise LedgerError(
-                f"File {path} cannot be taken out of table {table}, which does not hold it.",
+                f"File {path} cannot be removed from table {table}, which does not hold it.",
                 hint="read the state again under the commit lock: another commit replaced the file",
             )
     names = [*change.remove, *(file.path for file in change.add)]

@@ -225,7 +225,7 @@ class Binder:
         if len(given) == 1 and self.catalog.find(given[0].name) is not None and name.lower() not in builtin():
             place = Span(relation.span.start, relation.span.start + len(name))
             message = f"there is no function {place.of(self.text)} in FROM"
-            hint = "if it is one of windows, install or import what brings its window type"
+            hint = "if it is a window function, install or import the package of its window type"
             raise UnknownFunction(message, text=self.text, start=place.start, end=place.end, hint=hint)
         if kind is not None:
             what = f"{name} is a source of streams"

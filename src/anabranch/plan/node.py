@@ -112,7 +112,7 @@ class NodeMaker:
                 self.streams[name], self.schemas[name] = known.id, known.seen_as(name)
             elif source.kind == "table":
                 assert isinstance(known, Table)
-                if source.asked:
+                if source.looked_up:
                     raise only_joined(self.planner, scan, known)
                 self.tables[name], self.schemas[name] = known.id, known.fields
             else:
@@ -306,7 +306,7 @@ class NodeMaker:
             if isinstance(known, View) and known.emission.as_changes and emit != "read":
                 raise self.planner.refuse(
                     item.rel,
-                    f"{known.name} shows changes, and changes of changes are not kept",
+                    f"{known.name} shows changes, and changes of changes are not stored",
                     "read the query that it shows the changes of, or remove the emission clause",
                 )
         by_key = self.planner.by_key and not parts_of([item.name or "" for item in block.items])
@@ -810,4 +810,4 @@ def refuse_keys(text: str, query: Query, keys: Sequence[Field]) -> None:
             what, hint = f"has a collation ({key.type}), which files do not keep", "use lower(...) of the text"
         else:
             continue
-        raise refuse(text, query.span, f"the changes of this query cannot be kept: its key {key.name} {what}", hint)
+        raise refuse(text, query.span, f"the changes of this query cannot be stored: its key {key.name} {what}", hint)

@@ -18,7 +18,7 @@ from anabranch.plan.states import BlockUse
 from anabranch.types import Field
 
 #: The column of a node that looks up external tables: the version of the run that did.
-ASKED = "_asked"
+LOOKUP_VERSION = "_asked"
 #: The columns that EMIT STREAM adds: whether a row is retracted, when, and which change of its key it is.
 STREAM_FIELDS = (Field("undo", "string"), Field("ptime", "timestamp"), Field("ver", "bigint"))
 

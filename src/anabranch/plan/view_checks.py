@@ -72,8 +72,8 @@ def begun(planned: Planned, catalog: Catalog, planning: PlanningContext) -> Plan
 def _refuse_recursive(text: str, query: Query) -> None:
     for each in query.queries():
         if each.ctes and each.tokens[1].upper == "RECURSIVE":
-            what = "the changes of a query with WITH RECURSIVE are not kept"
-            raise refuse(text, each.span, what, "make a table of it: CREATE TABLE t AS WITH RECURSIVE ...")
+            what = "the changes of a query with WITH RECURSIVE cannot be stored"
+            raise refuse(text, each.span, what, "create a table of it: CREATE TABLE t AS WITH RECURSIVE ...")
 
 
 def closing_by_panes(view: View, emission: Emission) -> View:

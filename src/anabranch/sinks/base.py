@@ -116,7 +116,7 @@ class Folder:
             marker = None
         if marker != self.owner.to_json():
             raise SinkError(
-                f"the folder {self.path} belongs to another sink: so says {MARKER} in it",
+                f"the folder {self.path} belongs to another sink, according to {MARKER} in it",
                 hint="give each sink a folder of its own",
             )
         return True

@@ -90,7 +90,7 @@ class DatabaseSink(ABC):
                 if cursor.fetchall() or [column[0] for column in cursor.description] != names:
                     raise SinkError(
                         f"{self.place} has a table {self.table} already",
-                        hint="a sink makes its own: give another name, or drop that table",
+                        hint="a sink creates its own: give another name, or drop that table",
                     )
                 return  # made for a sink that never came to be
             cursor.execute(f"CREATE TABLE {self.name} ({', '.join(columns)}){self.engine}")

@@ -213,9 +213,9 @@ def record_of(value: bytes, decoding: Decoding, fixed: Any, where: str) -> dict[
     try:
         record: Any = fastavro.schemaless_reader(rest, schema, None)
     except Exception as error:  # whatever hostile bytes do to it
-        raise Undecodable(f"it is not what its schema says: {type(error).__name__}") from None
+        raise Undecodable(f"it does not match its schema: {type(error).__name__}") from None
     if rest.tell() != len(value):
-        raise Undecodable("there is more in it than its schema says")
+        raise Undecodable("it has more than its schema")
     return {name.lower(): each for name, each in record.items()}
 
 

@@ -221,7 +221,7 @@ def find(reference: str) -> Captured:
         found = getattr(importlib.import_module(module), name)
     except Exception as error:
         message = f"the capture function {reference} cannot be imported: {error}"
-        hint = "it has to be in a module on the Python path of every process that takes rows from it"
+        hint = "it has to be in a module on the Python path of every process that reads from it"
         raise WrongOption("function", message, hint=hint) from error
     if not callable(found):
         raise WrongOption("function", f"{reference} is not a function", hint="name a generator")

@@ -262,7 +262,7 @@ def newest_metadata(folder: Path) -> Path:
     newest = numbered[max(numbered)]
     if len(newest) > 1:
         message = f"{folder} has two metadata files of number {max(numbered)}, and only its catalog knows which counts"
-        raise SourceError(message, hint="iceberg(catalog => '...', table => '...') asks the catalog")
+        raise SourceError(message, hint="iceberg(catalog => '...', table => '...') uses the catalog")
     return newest[0]
 
 

@@ -227,7 +227,7 @@ class KafkaSource(Source):
         if not self.skips_gaps:
             raise SourceError(
                 f"topic {each.topic}, partition {each.number}: {gone}",
-                hint="keep messages for longer (retention.ms); ON GAP SKIP goes on without them, and reports it",
+                hint="keep messages for longer (retention.ms); ON GAP SKIP continues without them, and reports it",
             )
         bad.append(BadRow(f"{each.topic}/{each.number}", at, gone, None))
         return continues_at

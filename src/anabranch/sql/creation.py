@@ -157,7 +157,7 @@ def _create_table(
             text=cursor.text,
             start=watermark.span.start,
             end=watermark.span.end,
-            hint="CREATE STREAM makes a stream",
+            hint="use CREATE STREAM",
         )
     if cursor.take("FROM"):
         source = _source(cursor)

@@ -53,10 +53,10 @@ def with_window(text: str, select: Select) -> Select:
     if len(windows) > 1 and not foreign:  # Spark reports the error
         return select
     if len(windows) > 1:
-        raise _wrong(text, windows[1].call.span, "a SELECT groups by one window, and this is another one")
+        raise _wrong(text, windows[1].call.span, "a SELECT groups by one window only, and this is a second one")
     (window,) = windows
     if window.spec is not None and not window.time and len(select.relations) != 1:
-        message = "a window without a time column is one of GROUP BY over a single stream or view"
+        message = "a window without a time column is only possible in GROUP BY over a single stream or view"
         hint = "name the column with the time first: TUMBLE(ts, INTERVAL ...)"
         raise _wrong(text, window.call.span, message, hint)
     intervals = any(token.upper == "INTERVAL" for token in window.call.tokens)
@@ -73,10 +73,10 @@ def calls_window_time(tokens: Sequence[Token]) -> bool:
 def _check_part(text: str, call: Sequence[Token], found: Mapping[str, GroupWindow]) -> None:
     (name, part), span = PART_OF.get(call[0].upper, ("", "")), Span(call[0].start, call[-1].end)
     if part == "PROCTIME":
-        hint = f"{name}_END is where a window ends; windows along ARRIVAL_TS go by when rows came"
+        hint = f"{name}_END is where a window ends; windows over ARRIVAL_TS go by the arrival of rows"
         raise NotSupported("windows have no time of processing", text=text, start=span.start, end=span.end, hint=hint)
     if part and normal_form([replace(call[0], text=name), *call[1:]]) not in found:
-        message = f"{call[0].upper} goes with GROUP BY {name} of the same time and lengths"
+        message = f"{call[0].upper} needs GROUP BY {name} of the same time and lengths"
         raise _wrong(text, span, message, f"GROUP BY {name}{Span(call[1].start, span.end).of(text)}")
 
 

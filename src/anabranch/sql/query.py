@@ -64,7 +64,7 @@ def _query(cursor: Cursor, nested: bool) -> Query:
             text=cursor.text,
             start=emission.span.start,
             end=emission.span.end,
-            hint="move the clause behind the outermost SELECT",
+            hint="move the clause after the outermost SELECT",
         )
     query = Query(
         Span(start, cursor.previous.end),

@@ -190,7 +190,7 @@ def _keys(cursor: Cursor, partition: tuple[Name, ...]) -> tuple[Name, ...]:
         cursor.expect(")")
     if partition:
         raise SyntaxProblem(
-            "the columns that windows are kept apart by are given twice",
+            "the partition columns of the windows are given twice",
             text=cursor.text,
             start=start,
             end=cursor.previous.end,

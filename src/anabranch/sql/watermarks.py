@@ -232,7 +232,7 @@ def _kept(cursor: Cursor, what: str) -> int:
 
 def _take_frequency(cursor: Cursor) -> int:
     """The number of rows between updates of the bound."""
-    return _at_least_one(cursor, "after how many rows the bound is taken anew")
+    return _at_least_one(cursor, "after how many rows the bound is recomputed")
 
 
 def _at_least_one(cursor: Cursor, what: str) -> int:

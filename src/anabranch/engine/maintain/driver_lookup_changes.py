@@ -17,7 +17,7 @@ from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.types import duckdb_type
-from anabranch.plan.view import ASKED, TableLookup, View
+from anabranch.plan.view import LOOKUP_VERSION, TableLookup, View
 from anabranch.render.duckdb import driver_sql
 from anabranch.sql.text import quote_name
 from anabranch.types import Field
@@ -104,7 +104,9 @@ def _found(commit: Commit, view: View, rows: pa.Table) -> pa.Table:
 
     version = commit.before.version + 1
     names = [field.name for field in inputs_of(view)]
-    found = rows.select([*names, "_diff"]).append_column(ASKED, pa.array([version] * rows.num_rows, pa.int64()))
+    found = rows.select([*names, "_diff"]).append_column(
+        LOOKUP_VERSION, pa.array([version] * rows.num_rows, pa.int64())
+    )
     for number, lookup in enumerate(view.query.asks):
         columns = [rows.column(KEY.format(number, index)).to_pylist() for index in range(len(lookup.by))]
         found = found.append_column(lookup.into, _lists(commit, lookup, list(zip(*columns, strict=True))))

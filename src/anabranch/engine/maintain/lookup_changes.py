@@ -20,7 +20,7 @@ from anabranch.engine.tables import net_sql
 from anabranch.ledger.crash import reach
 from anabranch.plan.definitions import Table
 from anabranch.plan.describe import append_only
-from anabranch.plan.view import ASKED, TableLookup, View
+from anabranch.plan.view import LOOKUP_VERSION, TableLookup, View
 from anabranch.sources.lookup import arrow_schema
 from anabranch.sql.text import quote_name
 from anabranch.types import Field
@@ -101,7 +101,7 @@ def _columns(view: View) -> str:
 
 def inputs_of(view: View) -> tuple[Field, ...]:
     """The columns of the rows that are looked up."""
-    own = {ASKED, *(lookup.into for lookup in view.query.asks)}
+    own = {LOOKUP_VERSION, *(lookup.into for lookup in view.query.asks)}
     return tuple(field for field in view.fields if field.name not in own)
 
 
@@ -119,7 +119,7 @@ def _with_matches(commit: Commit, view: View, rows: DataFrame) -> DataFrame:
         on = " AND ".join(f"__rows.{name} = __f{number}.{name}" for name in names)
         joins.append(f" LEFT JOIN `@found{number}` AS __f{number} ON {on}")
         shown.append(f"__f{number}.{quote_name(lookup.into)}")
-    version = f"CAST({commit.before.version + 1} AS BIGINT) AS {ASKED}"
+    version = f"CAST({commit.before.version + 1} AS BIGINT) AS {LOOKUP_VERSION}"
     items = ", ".join([*(f"__rows.{quote_name(field.name)}" for field in inputs_of(view)), version, *shown])
     reach("after-lookup")
     return core.frames.sql(f"SELECT {items}, __rows._diff FROM `@rows` AS __rows{''.join(joins)}", relations)
@@ -189,15 +189,16 @@ def taken_back_sql(view: View, shown: str, gone: str, quote: Callable[[str], str
     on = " AND ".join(f"__s.{name} {same} __g.{name}" for name in inputs)
     lists = [quote(lookup.into) for lookup in view.query.asks]
     kept = ", ".join(inputs)
-    rows = ", ".join(f"__s.{name}" for name in (*inputs, ASKED))
+    rows = ", ".join(f"__s.{name}" for name in (*inputs, LOOKUP_VERSION))
     stored = (
         f"SELECT {rows}, {', '.join(f'first(__s.{name}) AS {name}' for name in lists)},"
         f" sum(__s._diff) AS __count, -first(__g._diff) AS __gone FROM {shown} AS __s JOIN {gone} AS __g ON {on}"
         f" GROUP BY {rows} HAVING sum(__s._diff) > 0"
     )
-    later = f"PARTITION BY {kept} ORDER BY {ASKED} DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+    later = f"PARTITION BY {kept} ORDER BY {LOOKUP_VERSION} DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
     ranked = f"SELECT *, coalesce(sum(__count) OVER ({later}), 0) AS __later FROM ({stored}) AS __stored"
     return (
-        f"SELECT {kept}, {ASKED}, {', '.join(lists)}, -CAST(least(__count, __gone - __later) AS BIGINT) AS _diff"
+        f"SELECT {kept}, {LOOKUP_VERSION}, {', '.join(lists)},"
+        f" -CAST(least(__count, __gone - __later) AS BIGINT) AS _diff"
         f" FROM ({ranked}) AS __ranked WHERE __later < __gone"
     )

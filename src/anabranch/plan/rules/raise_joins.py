@@ -121,11 +121,11 @@ def _select(rel: Rel) -> _Select | None:
         written = live[0].written
         span = (written.whole.start, written.whole.end) if written is not None else (None, None)
         raise NotSupported(
-            "windows without rows are filled in behind all joins, and REFRESHABLE and the clock come behind them",
+            "windows without rows are filled in after all joins, and REFRESHABLE and the clock only apply later",
             text=written.text if written is not None else None,
             start=span[0],
             end=span[1],
-            hint="make a view of the windows, and join that",
+            hint="create a view of the windows, and join that",
         )
     return found
 
@@ -272,7 +272,7 @@ class _Raising:
             raise NotApplicable("grouping sets, LATERAL VIEW and subqueries in it are computed over rows")
         stream = select.stream
         for each in select.source.walk():
-            if isinstance(each, Scan) and each.source.asked:
+            if isinstance(each, Scan) and each.source.looked_up:
                 raise NotApplicable(f"it looks up {each.source.name} by key")
         joins = list(_joins(select.source))
         kinds = ("inner", "cross", *(("left", "semi", "anti") if select.leaves[0] is stream else ()))

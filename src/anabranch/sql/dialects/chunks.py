@@ -121,7 +121,7 @@ def _check(text: str, windows: Sequence[SpelledWindow], cuts: Sequence[Cut]) -> 
             hint = "cut both by the same length, by the same number of rows, or both by a change"
             raise _wrong(text, window.span, "all streams of a join are cut in the same way, and this cut differs", hint)
         if said is not None and cut.pairs not in (None, said.pairs):
-            raise _wrong(text, cut.span, "the other stream of this join has another one", "give it once")
+            raise _wrong(text, cut.span, "the other stream of this join has another setting", "give it once")
         said = cut if cut.pairs is not None else said
     if len(cuts) == 1 and said is not None:
         raise _wrong(text, said.span, "this option is for joins of chunks, and this is not a join", "remove it")

@@ -105,7 +105,7 @@ def _sliding(text: str, sources: Sequence[Relation], windowed: list[int]) -> tup
         span = brackets[2].span
         raise NotSupported(
             "windows that slide are joined two at a time", text=text, start=span.start, end=span.end,
-            hint="make a view of the first two, and join that",
+            hint="create a view of the first two, and join that",
         )  # fmt: skip
     return windowed[0], windowed[1]
 
@@ -122,11 +122,11 @@ def _band(text: str, one: Relation, other: Relation) -> ImpliedCondition:
 
 def _time(text: str, relation: Relation, bracket: Bracket) -> Name:
     if bracket.attribute is None:
-        raise _wrong(text, bracket.span, "this window does not tell which column has the times", _HINT)
+        raise _wrong(text, bracket.span, "this window does not say which column has the times", _HINT)
     name = _exposed(text, relation)
     parts = bracket.attribute.parts
     if len(parts) > 1 and parts[-2].lower() != name.lower():
-        raise _wrong(text, bracket.attribute.span, f"a window behind {name} uses a column of it")
+        raise _wrong(text, bracket.attribute.span, f"a window after {name} uses a column of it")
     return Name((name, parts[-1]), bracket.attribute.span)
 
 
@@ -162,7 +162,7 @@ def _check_inner(text: str, sources: Sequence[Relation], index: int) -> None:
     joins = [each.join for each in sources]
     if joins[index] not in _INNER or any(join not in _INNER and "LEFT" not in join for join in joins):
         span = sources[index].span
-        raise _wrong(text, span, "the windows of an outer join need a condition behind ON", "as in ON a.k = b.k")
+        raise _wrong(text, span, "the windows of an outer join need a condition after ON", "as in ON a.k = b.k")
 
 
 # ---- windows over joins

@@ -166,7 +166,7 @@ class _Reader:
                     self.text,
                     each.span,
                     "all aggregates of a SELECT have the same window, and this one differs",
-                    "make a query of each, and join them",
+                    "write a query for each, and join them",
                 )
         select = self.select
         if any(each.spelled is not None for each in select.relations):

@@ -339,6 +339,6 @@ def _take_block(cursor: Cursor, cut: Cut) -> Cut:
         word = cursor.expect_string("'ONCE' or 'EVERY EPOCH'")
         said = " ".join(word.value.upper().split())
         if said not in ("ONCE", "EVERY EPOCH"):
-            raise _wrong(cursor.text, word.span, "a pair of chunks comes 'ONCE', or in 'EVERY EPOCH' that sees it")
+            raise _wrong(cursor.text, word.span, "a pair of chunks is emitted 'ONCE', or in 'EVERY EPOCH' that has it")
         cut = replace(cut, pairs="once" if said == "ONCE" else "every", span=word.span)
     return cut
