@@ -118,7 +118,7 @@ def examine(path: Path, timeout: float = TIMEOUT_SECONDS) -> JavaFound | JavaRef
     version = parse_version(answer[1])
     major = None if version is None else major_version(version)
     if version is None or major is None:
-        return JavaRefused(path, "does not tell its version")
+        return JavaRefused(path, "does not report its version")
     if major < NEEDED_VERSION:
         return JavaRefused(path, f"is version {version}")
     modules = _output([str(path), "--list-modules"], timeout)

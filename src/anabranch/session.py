@@ -127,7 +127,7 @@ def connect(
     temporary: Path | None = None
     if home is None:
         if read_only:
-            raise UsageError("a temporary home cannot be opened for reading only", hint="name a home")
+            raise UsageError("a temporary home cannot be opened read-only", hint="name a home")
         temporary = temporary_homes.make()
     elif "://" in str(home) and not str(home).startswith("file://"):
         raise UsageError(f"a home is a local folder, not {home}", hint="a shared file system that is mounted will do")
@@ -330,7 +330,7 @@ class Session:
         catalog = self._core.catalog(snapshot)
         streams = sum(not stream.name.startswith("_") for stream in catalog.of(Stream))
         views = sum(not view.name.startswith("_") for view in catalog.of(View))
-        mode = "open" if ledger.writable else "open for reading only"
+        mode = "open" if ledger.writable else "open read-only"
         return f"<Session: {ledger.home}, version {snapshot.version}, streams: {streams}, views: {views}, {mode}>"
 
     def __enter__(self) -> Session:
@@ -484,7 +484,7 @@ class Session:
         if text is None:
             found = queries.remote_query(core, bound, snapshot, statement.text)
             if isinstance(found, remote.RemoteQuery):
-                with queries.placed_outside(bound, statement.text):
+                with queries.at_external_table(bound, statement.text):
                     table = answer.of_few(core, bound, fields, found)
                     if table is not None:
                         return Result(table=table, make_frame=frame, fields=fields, pin=pin, explain=explain)
@@ -553,8 +553,8 @@ class Session:
         if not (follow and found.kept):  # the changes of a run that another process makes are there to be read
             if follow and not self._core.ledger.writable:
                 raise UsageError(
-                    f"nobody keeps the changes of view {found.name}, and this home is open for reading only",
-                    hint="whoever writes to the home has to follow it first, or make it with EMIT CHANGES",
+                    f"the changes of view {found.name} are not stored, and this home is open read-only",
+                    hint="follow it in the process that writes to the home, or create it with EMIT CHANGES",
                 )
             self._must_write()
         return self._subscription(found, version, follow=follow)
@@ -574,11 +574,11 @@ class Session:
     def _set_clock(self, statement: SetClock) -> str:
         if statement.to is None:
             self._core.set_clock(None)
-            return "the clock goes on"
+            return "the clock runs again"
         moment = self._changer.moment(statement, statement.to)
         whole, rest = divmod(moment, 1_000_000)
         self._core.set_clock(datetime.fromtimestamp(whole, timezone.utc).replace(microsecond=rest))
-        return "the clock stands still there"
+        return "the clock is stopped there"
 
     def _streams(self, bound: Bound, catalog: Catalog) -> set[str]:
         """The streams a query depends on, through views too; those read at an old version need nothing new."""
@@ -623,7 +623,7 @@ class Session:
         self._must_be_open()
         if not self._core.ledger.writable:
             raise AnabranchError(
-                "this home is open for reading only",
+                "this home is open read-only",
                 hint="open it without read_only, when no other process writes to it",
             )
 

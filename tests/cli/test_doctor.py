@@ -38,7 +38,7 @@ def test_all_well(run_cli: Any, tmp_path: Path) -> None:
         "pyspark",
         "deltalake",
         "GiB free",
-        "can be made",
+        "can be created",
         "not started",
         "kafka(...)",
     ):

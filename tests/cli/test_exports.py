@@ -118,7 +118,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_gets_no_arrow_stream() -> None:
-    with pytest.raises(UsageError, match="nothing for a terminal"):
+    with pytest.raises(UsageError, match="cannot be printed to a terminal"):
         prepare(Console(Terminal(), io.StringIO()), "arrow", None, False)
     with pytest.raises(UsageError, match="takes text only"):
         ExportOutput(Console(io.StringIO(), io.StringIO()), Export("arrow", None)).show(_result(ROWS))
@@ -208,7 +208,7 @@ def test_a_file_that_appears_in_the_meantime_is_left_alone(tmp_path: Path) -> No
     export = prepare(console, "arrow", str(path), False)
     assert export is not None
     path.write_text("somebody else's")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         ExportOutput(console, export).show(_result(ROWS))
     assert path.read_text() == "somebody else's"
     assert os.listdir(tmp_path) == ["x.arrow"]

@@ -85,7 +85,7 @@ def test_one_that_hangs_or_fails_is_passed_over(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem) as caught:
         java.find({"JAVA_HOME": str(tmp_path / "hanging"), "PATH": str(broken.parent)}, places=[], timeout=0.3)
     assert f"{hanging} does not start" in str(caught.value)
-    assert f"{broken} does not tell its version" in str(caught.value)
+    assert f"{broken} does not report its version" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from anabranch.cli.console import Console
-from anabranch.demo.proof import QUESTIONS, Arrived, arrivals, judge, left_out, same_rows
+from anabranch.demo.proof import QUESTIONS, Arrived, arrivals, count_dropped, judge, same_rows
 from anabranch.demo.screen import show_verdicts
 
 HIGHEST = QUESTIONS[2]
@@ -22,11 +22,11 @@ def prices(*values: str) -> pa.Table:
 
 def test_rows_are_left_out_once_the_window_that_ends_first_has_closed() -> None:
     run = Arrived(60, [0, 9, 10, 49, 50, 59, 60, 99])
-    assert left_out([run], slide=10) == 6
-    assert left_out([run], slide=60) == 6
-    assert left_out([run], slide=100) == 0
-    assert left_out([Arrived(55, [49, 50, 54])], slide=10) == 1
-    assert left_out([Arrived(None, [0])], slide=10) == 0
+    assert count_dropped([run], slide=10) == 6
+    assert count_dropped([run], slide=60) == 6
+    assert count_dropped([run], slide=100) == 0
+    assert count_dropped([Arrived(55, [49, 50, 54])], slide=10) == 1
+    assert count_dropped([Arrived(None, [0])], slide=10) == 0
 
 
 def test_a_row_belongs_to_the_run_that_took_its_file(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def places(home: Harness) -> dict[str, str]:
     """Where the changes of views were computed last."""
     core, found = home.session._core, dict[str, str]()
     for record in core.ledger.records(0):
-        found |= record.places
+        found |= record.backends
     return {view.name: found[view.id] for view in core.catalog().of(View) if view.id in found}
 
 

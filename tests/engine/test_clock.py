@@ -86,9 +86,9 @@ def test_changes_are_those_that_rows_make(home: Harness) -> None:
         "CREATE VIEW x AS SELECT k FROM v EMIT CHANGES",
         "SUBSCRIBE TO v",
     ):
-        with pytest.raises(NotSupported, match="current_date changes the answer without a row") as caught:
+        with pytest.raises(NotSupported, match="current_date changes the answer without new rows") as caught:
             home.sql(statement)
         assert "^^^^^^^^^^^^" in str(caught.value)
     assert home.query("SELECT count(*) AS n FROM sys.views") == [(1,)]
-    with pytest.raises(NotSupported, match="timestamp 'now' changes the answer without a row"):
+    with pytest.raises(NotSupported, match="timestamp 'now' changes the answer without new rows"):
         home.sql("CREATE VIEW x AS SELECT k, count(*) AS c FROM s WHERE ts < 'now'::timestamp GROUP BY k EMIT CHANGES")

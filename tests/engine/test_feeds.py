@@ -274,5 +274,5 @@ def test_provisional_rows_say_so(home: Harness) -> None:
     assert home.query("SELECT * FROM pairs INCLUDING PROVISIONAL") == [("a", 3, False)]
     home.insert("s", [("a", datetime(2026, 1, 1, 0, 0, 18))])
     assert home.query("SELECT * FROM pairs INCLUDING PROVISIONAL") == [("a", 4, True)]
-    with pytest.raises(AnabranchError, match="all of it is final"):
+    with pytest.raises(AnabranchError, match="all of its rows are final"):
         home.query("SELECT * FROM s INCLUDING PROVISIONAL")

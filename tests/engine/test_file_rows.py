@@ -220,7 +220,7 @@ def test_what_comes_through_a_pipe_is_read(home: Harness, tmp_path: Path) -> Non
     home.sql(f"CREATE STREAM s (id INT, text STRING); COPY s FROM '/dev/fd/{pipe}' (format => 'csv')")
     assert home.table("s") == [(7, "x")]
     for statement, told in [
-        ("SELECT * FROM '/dev/stdin'", "the format of /dev/stdin does not follow from its name"),
+        ("SELECT * FROM '/dev/stdin'", "the format of /dev/stdin cannot be inferred from its name"),
         ("SELECT * FROM stdin.yaml", "there is no stream, view or table stdin.yaml"),
         ("CREATE STREAM t (a INT) FROM csv('/dev/stdin')", "a pipe can be read once"),
     ]:

@@ -113,8 +113,8 @@ def test_changes_that_others_commit_are_followed(home: Harness, spark: SparkSess
             changed = [batch for batch in batches if batch.changes.num_rows]
             assert [batch.version for batch in changed] == sorted({batch.version for batch in changed})
             assert len(changed) >= 3
-        for view, follow, hint in (("v", False, "open it without"), ("other", True, "make it with EMIT CHANGES")):
-            with pytest.raises(AnabranchError, match=f"(?s)reading only.*{hint}"):
+        for view, follow, hint in (("v", False, "open it without"), ("other", True, "create it with EMIT CHANGES")):
+            with pytest.raises(AnabranchError, match=f"(?s)read-only.*{hint}"):
                 reader.subscribe(view, follow=follow)
 
 

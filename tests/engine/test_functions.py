@@ -106,10 +106,10 @@ def test_who_lacks_a_function_misses_what_calls_it_and_nothing_else(
     [
         ("CREATE FUNCTION f AS 'nowhere_at_all.f'", "nowhere_at_all cannot be imported"),
         ("CREATE FUNCTION f AS 'rules_of_test.nope'", "has no nope"),
-        ("CREATE FUNCTION f AS 'rules_of_test.number'", "is no function"),
+        ("CREATE FUNCTION f AS 'rules_of_test.number'", "is not a function"),
         ("CREATE FUNCTION f AS 'rules_of_test.loud'", "RETURNS"),
         ("CREATE FUNCTION f AS '__import__(\"os\").system'", "does not name a Python function"),
-        ("CREATE FUNCTION sum AS 'rules_of_test.twice'", "a function of Spark's"),
+        ("CREATE FUNCTION sum AS 'rules_of_test.twice'", "a built-in function of Spark"),
         ("CREATE FUNCTION a.b AS 'rules_of_test.twice'", "cannot be the name"),
         ("DROP FUNCTION f", "there is no function f"),
     ],
@@ -125,7 +125,7 @@ def test_a_script_makes_its_functions_once(home: Harness, module: str) -> None:
     script = f"CREATE FUNCTION twice AS '{module}.twice'; CREATE FUNCTION IF NOT EXISTS twice AS 'x.y'"
     for _ in range(2):
         home.session.run(script, until_idle=True)
-    with pytest.raises(SqlError, match="there is a function twice already"):
+    with pytest.raises(SqlError, match="function twice already exists"):
         home.sql(f"CREATE FUNCTION twice AS '{module}.words'")
     home.sql(f"CREATE OR REPLACE FUNCTION twice AS '{module}.loud' RETURNS STRING")
     assert home.query("SELECT twice('a')") == [("A",)]

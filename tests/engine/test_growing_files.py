@@ -270,7 +270,7 @@ def test_rows_that_are_gone_are_an_error_and_no_other_answer(growing: tuple[Harn
     assert answers(home) == before
     home.sql(f"CREATE VIEW shared AS {TOTALS}")  # needs no rows
     for statement in ("SELECT * FROM s", "CREATE VIEW least AS SELECT min(n) AS n FROM s GROUP BY k"):
-        with pytest.raises(AnabranchError, match="changed after it was read: its rows of then are gone"):
+        with pytest.raises(AnabranchError, match="changed after it was read: the rows that it had are lost"):
             home.query(statement)
 
 

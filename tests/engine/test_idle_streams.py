@@ -129,5 +129,5 @@ def test_a_silent_stream_goes_on_by_the_clock_if_it_is_told_to(tmp_path: Path, s
 
 
 def test_the_clock_is_for_live_streams(home: Harness) -> None:
-    with pytest.raises(AnabranchError, match="do not come as they happen"):
+    with pytest.raises(AnabranchError, match="do not arrive live"):
         home.sql("CREATE STREAM s (ts TIMESTAMP, WATERMARK FOR ts ORDERED IDLE AFTER '1 minute' THEN BY CLOCK)")

@@ -74,11 +74,11 @@ def test_a_table_that_does_not_answer_is_asked_again_after_longer_and_longer_wai
 def test_waits_have_an_end_and_then_the_error_says_what_happens() -> None:
     table, sleeps = FakeTable(FIELDS, []), Sleeps()
     table.failures = 1000
-    with pytest.raises(SourceError, match="customers did not answer, asked 11 times: nobody is there") as caught:
+    with pytest.raises(SourceError, match="customers did not answer after 11 attempts: nobody is there") as caught:
         names(asker(table, Asking(retries=10), sleep=sleeps), [1])
-    assert caught.value.hint == "nothing of this run is kept; the next one asks again"
+    assert caught.value.hint == "nothing of this run was committed; the next run tries again"
     assert sleeps.taken[-4:] == [6.4, 10, 10, 10]
-    with pytest.raises(SourceError, match="asked 1 time:"):
+    with pytest.raises(SourceError, match="after 1 attempt:"):
         names(asker(table, Asking(retries=9), sleep=lambda _: True), [1])  # the home is being closed
 
 

@@ -102,7 +102,7 @@ def test_a_sample_is_for_one_answer(ab: Session) -> None:
         "CREATE VIEW v AS SELECT count(*) AS n FROM s TABLESAMPLE (50 PERCENT)",
         "SELECT count(*) FROM s TABLESAMPLE (50 PERCENT) EMIT CHANGES",
     ):
-        with pytest.raises(NotSupported, match="TABLESAMPLE takes other rows each time"):
+        with pytest.raises(NotSupported, match="TABLESAMPLE picks other rows each time"):
             ab.sql(text)
 
 
@@ -116,15 +116,17 @@ def test_texts_of_a_length_are_texts(ab: Session) -> None:
 def test_columns_that_cannot_be_kept_are_refused(ab: Session) -> None:
     for expression in ("make_ym_interval(0, max(n))", "make_interval(1)", "TIME '10:20:30'"):
         for made in ("VIEW x AS", "TABLE x AS"):
-            with pytest.raises(WrongType, match=r"the column d is of type .* which cannot be kept") as caught:
+            with pytest.raises(WrongType, match=r"the column d is of type .* which cannot be stored") as caught:
                 ab.sql(f"CREATE {made} SELECT k, {expression} AS d FROM s GROUP BY k")
-            assert caught.value.hint == "make it a text, CAST(... AS STRING), or a number"
-    with pytest.raises(WrongType, match=r"(?s)column d is of type INTERVAL DAY, which cannot be kept\n.*\^") as caught:
+            assert caught.value.hint == "cast it to a string, CAST(... AS STRING), or to a number"
+    with pytest.raises(
+        WrongType, match=r"(?s)column d is of type INTERVAL DAY, which cannot be stored\n.*\^"
+    ) as caught:
         ab.sql("CREATE VIEW x AS SELECT k, INTERVAL '1' DAY AS d FROM s")  # its rows are kept, one by one
-    assert caught.value.hint == "make it a text, CAST(... AS STRING), or a number"
+    assert caught.value.hint == "cast it to a string, CAST(... AS STRING), or to a number"
     with pytest.raises(QueryFailed) as failed:
         ab.sql("SELECT make_ym_interval(1, 2) AS d").toArrow()
-    assert failed.value.hint == "make it a text, CAST(... AS STRING), or a number"
+    assert failed.value.hint == "cast it to a string, CAST(... AS STRING), or to a number"
 
 
 @pytest.mark.parametrize(
@@ -192,11 +194,11 @@ def test_options_are_read_as_others_write_them(ab: Session, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("COPY sums TO '{there}'", "exists already"),
+        ("COPY sums TO '{there}'", "already exists"),
         ("COPY sums TO '{folder}' CSV", "is a folder"),
         ("COPY sums TO '{folder}/no/x.csv'", "there is no folder"),
         ("COPY sums TO '{folder}/x.csv.gz' CSV", "COPY writes no compressed files"),
-        ("COPY sums TO '{folder}/x'", "the format of .* does not follow from its name"),
+        ("COPY sums TO '{folder}/x'", "the format of .* cannot be inferred from its name"),
         ("COPY sums TO 's3://x/y.csv'", "COPY writes to a local file"),
         ("COPY sums TO '{folder}/x.csv' (FORMAT xml)", "there is no format xml"),
         ("COPY sums TO '{folder}/x.csv' (COMPRESSION gzip)", "COPY ... TO has no option compression"),
@@ -264,5 +266,5 @@ def test_another_definition_of_a_table_is_noticed_when_a_script_is_run_again(
     with connect(tmp_path / "home", spark) as home:
         for _ in range(2):
             home.run(f"CREATE TABLE t FROM csv('{tmp_path}/one.csv') REFRESH EVERY RUN", until_idle=True)
-        with pytest.raises(SqlError, match="there is a table t already"):
+        with pytest.raises(SqlError, match="table t already exists"):
             home.run(f"CREATE TABLE t FROM csv('{tmp_path}/two.csv') REFRESH EVERY RUN", until_idle=True)

@@ -92,6 +92,6 @@ def test_a_reader_changes_nothing_and_ends(home: Harness, spark: SparkSession) -
             (result,) = reader.execute("SELECT c FROM v", live=live)
             assert (result.kind, result.endless, rows(result)) == ("rows", False, counted)
         for text in ("INSERT INTO r SELECT 1", "SELECT * FROM r EMIT CHANGES", "SUBSCRIBE TO v", "DROP VIEW v"):
-            with pytest.raises(AnabranchError, match="reading only"):
+            with pytest.raises(AnabranchError, match="read-only"):
                 reader.sql(text)
     assert home.session.version == version

@@ -121,4 +121,4 @@ def test_a_session_shows_itself(spark: SparkSession, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="this session is closed"):
             asked()
     with anabranch.connect(home, spark, read_only=True) as reader:
-        assert repr(reader).endswith("views: 1, open for reading only>")
+        assert repr(reader).endswith("views: 1, open read-only>")

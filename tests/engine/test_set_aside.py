@@ -94,7 +94,7 @@ def test_other_views_go_on_and_have_the_row(home: Harness, warned: list[str]) ->
     values = ", ".join(f"('{k}', {n}, {d}, '{t}', TIMESTAMP '{ts}')" for k, n, d, t, ts in rows[1:])
     told = home.session.sql(f"INSERT INTO s VALUES {values}").message or ""
     assert told.startswith("3 rows inserted into s\n")
-    assert "left out of view quotients (insert, row 1): n / d: Division by zero" in told
+    assert "excluded from view quotients (insert, row 1): n / d: Division by zero" in told
     home.reopen()
     home.session.on_warning(warned.append)
     by_zero, lacks = [rows[1], rows[3]], {"rows": [rows[3]], "joined": rows[2:], "counts": []}

@@ -196,5 +196,5 @@ def test_nothing_is_waited_for_where_nothing_comes(home: Harness) -> None:
         with pytest.raises(AnabranchError, match="this clause needs a stream: the query reads none"):
             home.sql(f"CREATE VIEW v AS {query}")
     again = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT n FROM r"
-    with pytest.raises(AnabranchError, match="the changes of a query with WITH RECURSIVE are not kept"):
+    with pytest.raises(AnabranchError, match="the changes of a query with WITH RECURSIVE cannot be stored"):
         home.sql(f"CREATE VIEW v AS {again} EMIT CHANGES")

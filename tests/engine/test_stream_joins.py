@@ -279,5 +279,5 @@ def test_what_is_said_of_bounds(home: Harness) -> None:
         assert words in plan
     for query in BOUNDED:
         assert "UNBOUNDED:" not in str(home.query(f"EXPLAIN {query} EMIT CHANGES")), query
-    with pytest.raises(AnabranchError, match="LATE DROP is about windows"):
+    with pytest.raises(AnabranchError, match="LATE DROP needs windows"):
         home.sql(f"CREATE VIEW w AS {JOINS['unbounded']} EMIT CHANGES LATE DROP")

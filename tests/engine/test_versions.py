@@ -86,5 +86,5 @@ def test_tables_and_files_are_joined_in_the_same_way(spark: SparkSession, tmp_pa
         with pytest.raises(SqlError) as caught:
             home.query(text)
         assert text[caught.value.start : caught.value.end] == "itm"
-        with pytest.raises(AnabranchError, match="static tables only"):
+        with pytest.raises(AnabranchError, match="only static tables have one"):
             home.query("SELECT 1 FROM names n JOIN named FOR SYSTEM_TIME AS OF PROCTIME() AS m ON n.item = m.item")

@@ -117,5 +117,5 @@ def test_other_calls_are_for_spark_to_compute(text: str) -> None:
 
 
 def test_a_time_that_is_not_known_has_to_be_named() -> None:
-    with pytest.raises(SqlError, match=r"(?s)nothing tells which column the time is in.*\^.*TUMBLE\(ts, INTERVAL"):
+    with pytest.raises(SqlError, match=r"(?s)it is not clear which column has the time.*\^.*TUMBLE\(ts, INTERVAL"):
         plan("SELECT count(*) FROM names GROUP BY TUMBLE(INTERVAL '10' SECOND)")

@@ -38,13 +38,13 @@ def test_spark_is_asked_once_for_each_select() -> None:
         ("SELECT q FROM s", "there is no column q"),
         ("SELECT s.q FROM s", "there is no column s.q"),
         ("SELECT t.k FROM s", "there is no column or relation t here"),
-        ("SELECT k FROM s JOIN b ON s.k = b.k", "k can be more than one column"),
+        ("SELECT k FROM s JOIN b ON s.k = b.k", "k is ambiguous"),
         ("SELECT t.* FROM s", "there is no column or relation t here"),
         ("SELECT k FROM s UNION SELECT k, m FROM b", "UNION of 1 and 2 columns"),
         ("SELECT x FROM (SELECT k, n FROM s) AS t(x)", "1 names for 2 columns"),
         ("SELECT sum(n) OVER w FROM s", "there is no window w"),
         ("SELECT k FROM s JOIN names USING (label)", "there is no column label"),
-        ("SELECT count(*) FROM names <VISIBLE '1 day'>", "nothing tells which column the time is in"),
+        ("SELECT count(*) FROM names <VISIBLE '1 day'>", "it is not clear which column has the time"),
     ],
 )
 def test_what_is_wrong_is_pointed_at(sql: str, message: str) -> None:

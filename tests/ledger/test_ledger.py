@@ -159,7 +159,7 @@ def test_what_a_commit_must_not_say(home: Path) -> None:
         cases = {
             "does not hold it": Draft("reduce", tables={"t": TableChange(remove=("nothing.parquet",))}),
             "already": Draft("insert", tables={"t": TableChange(add=(live,))}),
-            "no schema to make it": Draft("insert", tables={"new": TableChange()}),
+            "no schema to create it": Draft("insert", tables={"new": TableChange()}),
             "the next run is 1": Draft("run", streams={"bids": run(0)}),
             "The table id": Draft("create", schemas={"../x": SCHEMA}),
             "cannot be written into the ledger": Draft("create", catalog={"v": {"a": {1, 2}}}),  # type: ignore[dict-item]
@@ -217,7 +217,7 @@ def test_snapshot_files_are_only_an_accelerator(home: Path) -> None:
 def test_a_version_is_published_once(tmp_path: Path) -> None:
     log = RecordLog(tmp_path)
     log.publish(Record(1, "run", "now", note="mine"))
-    with pytest.raises(LedgerError, match="Version 1 exists already"):
+    with pytest.raises(LedgerError, match="Version 1 already exists"):
         log.publish(Record(1, "run", "now", note="theirs"))
     assert log.read(1).note == "mine"
     assert [path.name for path in tmp_path.iterdir()] == [f"{1:020}.json"]

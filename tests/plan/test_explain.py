@@ -192,7 +192,7 @@ def test_bins_keep_partials_of_values_where_rows_can_be_taken_out_again(world: W
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        (ending(1, "max(n) AS n"), "max(n) cannot be taken out of a sum again"),
+        (ending(1, "max(n) AS n"), "max(n) cannot be subtracted from a sum"),
         (ending(1, "sum(window_start) AS n"), "its rows are looked at window by window"),
     ],
 )

@@ -91,7 +91,7 @@ def test_what_breaks_ties_is_what_the_query_shows() -> None:
         ("SELECT k FROM s UNION ALL SELECT k FROM t", "can only be joined", "t"),
         ("SELECT n FROM s WHERE n = (SELECT max(n) FROM t)", "can only be joined", "t"),
         ("SELECT s._row_num FROM s JOIN t ON t.k = s.k", "without row numbers", "s"),
-        ("SELECT s.n FROM s, t", "no condition of this join gives a key", "t"),
+        ("SELECT s.n FROM s, t", "no condition of this join contains a key", "t"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused_where_it_stands(query: str, message: str, place: str) -> None:

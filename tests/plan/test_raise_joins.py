@@ -191,7 +191,7 @@ def test_refreshable_is_a_word_and_can_be_an_alias(sql: str, aliases: list[str |
 def test_a_stream_needs_no_refresh(sql: str) -> None:
     (statement,) = parse(sql)
     assert isinstance(statement, SelectStatement)
-    with pytest.raises(NotSupported, match="is a stream, and its changes reach every answer anyway") as caught:
+    with pytest.raises(NotSupported, match="is a stream, and its changes reach all answers anyway") as caught:
         refuse_refreshable(sql, CATALOG, statement.query)
     assert caught.value.start == sql.index("REFRESHABLE")
 

@@ -86,7 +86,7 @@ def test_rows_that_do_not_fit_are_bad_rows_and_wrong_functions_are_told(home: Ha
     for number, (what, message) in enumerate(
         {
             "no position": "not rows and the position after them",
-            "no json": "which is no plain JSON",
+            "no json": "which is not plain JSON",
             "other columns": "has not the columns of the stream",
         }.items()
     ):
@@ -102,7 +102,7 @@ def test_rows_that_do_not_fit_are_bad_rows_and_wrong_functions_are_told(home: Ha
         ("CREATE STREAM x FROM odd() KEEP NOTHING", "cannot be read again"),
         ("CREATE STREAM x FROM capture(function => 'os.path')", "does not name a capture function"),
         ("CREATE STREAM x FROM capture(function => 'sources.capturing:none')", "cannot be imported"),
-        ("CREATE STREAM x FROM capture(function => 'sources.capturing:plain')", "nothing tells the columns"),
+        ("CREATE STREAM x FROM capture(function => 'sources.capturing:plain')", "capturing:plain are not known"),
     ):
         with pytest.raises(SqlError, match=message):
             home.sql(text)

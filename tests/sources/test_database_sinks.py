@@ -85,7 +85,7 @@ def test_the_table_is_the_view_whoever_dies(home: Harness, server: Server, monke
     assert len(versions) == 6 and [error for _, error in told] == [None] * 3
     assert told[0][0] == f"127.0.0.1:{server.port}/shop, table totals"
     server.run("DELETE FROM totals WHERE k = 'z'")
-    with pytest.warns(RuntimeWarning, match="somebody else changed it"):
+    with pytest.warns(RuntimeWarning, match="another process changed it"):
         home.insert("s", [("z", 1)])
 
 

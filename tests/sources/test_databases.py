@@ -233,7 +233,7 @@ def test_what_is_wrong_is_said_and_the_password_is_not(server: Server) -> None:
     assert caught.value.hint is not None and "orders" in caught.value.hint
     with pytest.raises(SourceError, match="give a table"):
         table(server)
-    with pytest.raises(SourceError, match="no name of a table"):
+    with pytest.raises(SourceError, match="not the name of a table"):
         table(server, table="a..b")
     with pytest.raises(Unreachable) as gone:
         table(server, table="orders", port=1).fields()

@@ -74,7 +74,7 @@ def test_snapshots_are_rows_of_a_stream(
         table.overwrite(some(30, 33), "n >= 22")
         table.append(some(40, 44))
         assert rows(ab, "SELECT k, n FROM now") == there(table, spark)
-        with pytest.raises(AnabranchError, match=r"snapshot \d+ of .* takes rows away"):
+        with pytest.raises(AnabranchError, match=r"snapshot \d+ of .* removes rows"):
             rows(ab, "SELECT k, n FROM p")
         total = sum(n for _, n in there(table, spark).elements())
         assert rows(ab, f"SELECT sum(n) FROM iceberg('{folder}')") == Counter([(total,)])
@@ -132,7 +132,7 @@ def test_rows_that_files_of_deletes_take_away(
         add_deletes(table, pa.table({"file_path": [data] * 2, "pos": [1, 4]}, schema), "POSITION_DELETES", monkeypatch)
         left = Counter({row: count for row, count in there(table, spark).items() if row[1] not in (1, 4)})
         assert rows(ab, "SELECT k, n FROM now") == rows(ab, f"SELECT k, n FROM iceberg('{folder}')") == left
-        with pytest.raises(AnabranchError, match=r"snapshot \d+ of .* takes rows away"):
+        with pytest.raises(AnabranchError, match=r"snapshot \d+ of .* removes rows"):
             rows(ab, "SELECT * FROM p")
         add_deletes(table, pa.table({"file_path": [data], "pos": [8]}, schema), "POSITION_DELETES", monkeypatch)
         table.append(some(1, 2))
@@ -166,7 +166,7 @@ def test_a_snapshot_that_is_gone_and_columns_that_are_none(spark: SparkSession, 
             ab.sql(f"CREATE STREAM x FROM iceberg('{path}')")
         ab.sql(f"CREATE STREAM x (k STRING) FROM iceberg('{path}')")
         assert rows(ab, "SELECT * FROM x") == Counter([("a",)])
-        for wrong, told in (("'/nowhere'", "is no folder of an Iceberg table"), ("catalog => 'a'", "give a path")):
+        for wrong, told in (("'/nowhere'", "is not the folder of an Iceberg table"), ("catalog => 'a'", "give a path")):
             with pytest.raises(AnabranchError, match=told):
                 ab.sql(f"CREATE STREAM y FROM iceberg({wrong})")
         with pytest.raises(AnabranchError, match="iceberg"):

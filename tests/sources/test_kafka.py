@@ -42,9 +42,9 @@ def topic(server: Broker) -> Topic:
         ("brokers => 'b'", "needs a topic, or a pattern"),
         ("brokers => 'b', topic => 't', pattern => 'x'", "needs a topic, or a pattern"),
         ("brokers => 'b', topic => 'a b'", "cannot be the name of a topic"),
-        ("brokers => 'b', pattern => '('", "no regular expression"),
+        ("brokers => 'b', pattern => '('", "not a regular expression"),
         ("brokers => 'b', topic => 't', start => 'now'", "cannot start at 'now'"),
-        ("brokers => 'b', topic => 't', start => '{\"0\": \"x\"}'", "no offsets"),
+        ("brokers => 'b', topic => 't', start => '{\"0\": \"x\"}'", "not offsets"),
         ("brokers => 'b', topic => 't', password => 'hunter2'", "must not be written down"),
         ("brokers => 'b', topic => 't', isolation => 'none'", "isolation cannot be"),
     ],
@@ -229,7 +229,7 @@ def test_a_gap_is_an_error_that_names_it_or_is_skipped_and_reported(home: Harnes
     topic.admin.create_topics([NewTopic(topic.name, 1, 1)])[topic.name].result()
     topic.send([(0, str(n)) for n in range(20, 40)])
     assert len(home.table("v_loose")) == 27
-    assert any("made anew" in reason for (reason,) in home.query("SELECT reason FROM sys.bad_rows"))
+    assert any("recreated" in reason for (reason,) in home.query("SELECT reason FROM sys.bad_rows"))
 
 
 def test_no_topic_no_broker_and_no_password(

@@ -101,8 +101,8 @@ def registry() -> Iterator[Registry]:
     [
         ("format => 'avro'", "either a schema or a registry"),
         ("format => 'avro', schema => '{}', registry => 'http://x'", "either a schema or a registry"),
-        ("format => 'avro', schema => '{'", "the schema is no JSON"),
-        ("format => 'avro', registry => 'file:///etc/passwd'", "no address of a registry"),
+        ("format => 'avro', schema => '{'", "the schema is not JSON"),
+        ("format => 'avro', registry => 'file:///etc/passwd'", "not a registry's address"),
         ("format => 'json', registry => 'http://x'", "for format => 'avro'"),
         ("format => 'protobuf'", "format cannot be 'protobuf'"),
         ("format => 'avro', registry => 'http://x', registry_password => 'p'", "must not be written down"),
@@ -158,7 +158,7 @@ def test_values_of_one_schema(home: Harness, server: Broker) -> None:
     assert home.query("SELECT count(*), count(note) FROM odd") == [(3, 0)]
     bad = home.query("SELECT offset, reason, `column` FROM sys.bad_rows WHERE stream = 'odd' ORDER BY offset")
     assert [row[0] for row in bad] == [1, 3, 4, 5] and bad[0][2] == "note"
-    assert "more in it than its schema says" in bad[3][1]
+    assert "it has more than its schema" in bad[3][1]
     with pytest.raises(SqlError, match="Avro schema"):
         home.sql(f"CREATE STREAM x FROM {topic.source(format='avro', schema='[]')}")
 

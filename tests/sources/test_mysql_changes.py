@@ -106,7 +106,7 @@ def test_a_log_that_was_made_anew_is_not_taken_for_the_old_one(server: MysqlServ
     home.sql(f"CREATE STREAM changes FROM {source(server)}; {VIEWS}")
     check(home, server)
     server.run("RESET MASTER", *[f"INSERT INTO orders (id, tx) VALUES ({id}, repeat('x', 900))" for id in range(9, 14)])
-    with pytest.raises(SourceError, match=r"the position changes\.000001:\d+ .* is gone: the file was begun anew"):
+    with pytest.raises(SourceError, match=r"the position changes\.000001:\d+ .* is gone: the file was started again"):
         home.query("SELECT * FROM orders")
 
 

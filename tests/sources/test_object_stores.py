@@ -127,9 +127,9 @@ def main(jars: str, endpoint: str, home: str) -> None:
             ]
             try:
                 ab.sql("SELECT max(n) FROM s").toArrow()
-                raise AssertionError("the rows of then are gone")
+                raise AssertionError("the rows that it had are lost")
             except AnabranchError as error:
-                assert "its rows of then are gone" in str(error)
+                assert "the rows that it had are lost" in str(error)
             try:
                 ab.sql("SELECT * FROM csv('s3a://no-such-bucket/x.csv')").toArrow()
                 raise AssertionError("there is no such bucket")

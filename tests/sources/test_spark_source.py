@@ -96,7 +96,7 @@ def test_a_python_data_source_is_streamed_by_its_name(home: Harness) -> None:
     for text, message in (
         ("CREATE STREAM x FROM spark(format => 'nowhere')", "Spark cannot stream nowhere"),
         ("CREATE STREAM x FROM spark(format => 'json', path => '/')", "Spark cannot stream json"),
-        ("CREATE STREAM x FROM spark(format => 'rate', checkpointLocation => '/x')", "leave checkpointLocation out"),
+        ("CREATE STREAM x FROM spark(format => 'rate', checkpointLocation => '/x')", "remove checkpointLocation"),
     ):
         with pytest.raises(SqlError, match=message):
             home.sql(text)

@@ -191,7 +191,7 @@ BAD = [
         "CREATE STREAM bids (a INT)",
         "bids",
         SqlError,
-        "there is a stream bids already",
+        "stream bids already exists",
         "DROP STREAM bids first, or use CREATE OR REPLACE",
     ),
     *(
@@ -199,7 +199,7 @@ BAD = [
             f"CREATE {words} bids AS SELECT 1 AS a",
             "bids",
             SqlError,
-            "there is a stream bids already",
+            "stream bids already exists",
             "DROP STREAM bids first, or take another name",
         )
         for words in ("OR REPLACE VIEW", "VIEW IF NOT EXISTS")
@@ -264,8 +264,8 @@ BAD = [
         "CREATE VIEW v AS SELECT rand() FROM bids",
         "rand",
         NotSupported,
-        "rand gives another value each time, so a view of it has no lasting answer",
-        "compute it where the rows are made, or leave it out of the view and use it when reading the view",
+        "rand gives another value each time, so a view of it has no stable answer",
+        "compute it where the rows are produced, or use it in the query that reads the view",
     ),
     (
         "CREATE VIEW v AS SELECT * FROM 'x.csv'",
@@ -363,7 +363,7 @@ BAD = [
         "bids",
         SqlError,
         "bids is a stream, not a table",
-        "what has happened cannot be changed; a stream takes more rows",
+        "a stream is append-only: it only takes new rows",
     ),
     (
         "UPDATE hosts SET nmae = 'x'",

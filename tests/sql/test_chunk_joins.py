@@ -106,18 +106,18 @@ CUT = "STREAM(s, 'CUT BY 5 ROWS', 'BLOCK', 2) a"
 @pytest.mark.parametrize(
     ("source", "message", "place"),
     [
-        (f"{CUT}, STREAM(t, 'CUT BY 6 ROWS') b", "this is another cut", "STREAM(t, 'CUT BY 6 ROWS')"),
-        (f"{CUT}, STREAM(t, 'CUT ON ts BY 5 SECS') b", "this is another cut", "STREAM(t, 'CUT ON ts BY 5 SECS')"),
-        (f"{CUT}, STREAM(t, 'CUT ON g CHANGE') b", "this is another cut", "STREAM(t, 'CUT ON g CHANGE')"),
+        (f"{CUT}, STREAM(t, 'CUT BY 6 ROWS') b", "this cut differs", "STREAM(t, 'CUT BY 6 ROWS')"),
+        (f"{CUT}, STREAM(t, 'CUT ON ts BY 5 SECS') b", "this cut differs", "STREAM(t, 'CUT ON ts BY 5 SECS')"),
+        (f"{CUT}, STREAM(t, 'CUT ON g CHANGE') b", "this cut differs", "STREAM(t, 'CUT ON g CHANGE')"),
         (f"{CUT}, STREAM(t, 'CUT BY 5 ROWS') a", "two streams of this join are called a", "STREAM(t, 'CUT BY 5 ROWS')"),
         (f"{CUT} FULL JOIN STREAM(t, 'CUT BY 5 ROWS') b ON true", "inner joins", "STREAM(t, 'CUT BY 5 ROWS')"),
         (f"{CUT} LEFT JOIN STREAM(t, 'CUT BY 5 ROWS') b ON true", "inner joins", "STREAM(t, 'CUT BY 5 ROWS')"),
         (f"{CUT}, STREAM(t, 'CUT BY 5 ROWS FILLED') b", "nothing to join", "STREAM(t, 'CUT BY 5 ROWS FILLED')"),
-        ("STREAM(s, 'CUT BY 5 ROWS', 'BLOCK', 2, 'ONCE')", "there is none here", "'ONCE'"),
+        ("STREAM(s, 'CUT BY 5 ROWS', 'BLOCK', 2, 'ONCE')", "this is not a join", "'ONCE'"),
         ("STREAM(s, 'CUT BY 5 ROWS', 'BLOCK', 2, 'TWICE')", "'ONCE', or in 'EVERY EPOCH'", "'TWICE'"),
         (
             "STREAM(s, 'CUT BY 5 ROWS', 'BLOCK', 2, 'ONCE') a, STREAM(t, 'CUT BY 5 ROWS', 'BLOCK', 2, 'EVERY EPOCH') b",
-            "says otherwise",
+            "has another setting",
             "'EVERY EPOCH'",
         ),
         ("STREAM(s, 'CUT BY 5 ROWS', 'BLOCK', 0)", "at least 1 chunk", "0"),

@@ -158,7 +158,7 @@ ERRORS = [
     ("SELECT a FROM t GROUP a", "a", "expected GROUP BY", None),
     ("SELECT \u2018a\u2019", "\u2018", "no meaning", "straight quote"),
     ("SELECT * FROM TUMBLE(s, ts, INTERVAL 1 MONTH)", "INTERVAL 1 MONTH", "size of the window", "no fixed length"),
-    ("SELECT * FROM TUMBLE(s, ts, INTERVAL 0 SECONDS)", "INTERVAL 0 SECONDS", "longer than nothing", None),
+    ("SELECT * FROM TUMBLE(s, ts, INTERVAL 0 SECONDS)", "INTERVAL 0 SECONDS", "must be positive", None),
     ("SELECT * FROM HOP(s, ts, INTERVAL 1 SECOND)", "HOP(s, ts, INTERVAL 1 SECOND)", "needs a size", "HOP(TABLE t"),
     ("SELECT * FROM TUMBLE(s, ts, SLIDE => '1 s')", "SLIDE", "has no parameter SLIDE", "SIZE"),
     ("CREATE STREAM s (a INT, A INT)", "A", "two columns", None),

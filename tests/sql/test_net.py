@@ -11,11 +11,11 @@ from anabranch.sql.parser import parse
 @pytest.mark.parametrize(
     ("written", "message", "marked"),
     [
-        ("NET(s)", "NET takes a relation, and what says how often", "NET(s)"),
-        ("NET(s, n, m)", "NET takes a relation, and what says how often", "NET(s, n, m)"),
-        ("NET()", "NET takes a relation, and what says how often", "NET()"),
-        ("NET(s, 1)", "no column says here which rows are taken back", "1"),
-        ("NET(s, CAST(NULL AS INT))", "no column says here which rows are taken back", "CAST(NULL AS INT)"),
+        ("NET(s)", "NET takes a relation, and a count", "NET(s)"),
+        ("NET(s, n, m)", "NET takes a relation, and a count", "NET(s, n, m)"),
+        ("NET()", "NET takes a relation, and a count", "NET()"),
+        ("NET(s, 1)", "no column here says which rows are retracted", "1"),
+        ("NET(s, CAST(NULL AS INT))", "no column here says which rows are retracted", "CAST(NULL AS INT)"),
     ],
 )
 def test_what_is_wrong_is_shown_where_it_stands(written: str, message: str, marked: str) -> None:

@@ -455,9 +455,9 @@ def test_what_a_cut_means() -> None:
 @pytest.mark.parametrize(
     ("call", "place", "message"),
     [
-        ("session_window(ts, '0 minutes')", "'0 minutes'", "the gap of session_window() must be longer than nothing"),
-        ("window(ts, '-5 minutes')", "'-5 minutes'", "the size of window() must be longer than nothing"),
-        ("window(ts, '5 minutes', '0 seconds')", "'0 seconds'", "the slide of window() must be longer than nothing"),
+        ("session_window(ts, '0 minutes')", "'0 minutes'", "the gap of session_window() must be positive"),
+        ("window(ts, '-5 minutes')", "'-5 minutes'", "the size of window() must be positive"),
+        ("window(ts, '5 minutes', '0 seconds')", "'0 seconds'", "the slide of window() must be positive"),
         ("window(ts, '5 minutes', '6 minutes')", "'6 minutes'", "the slide of window() is at most as long"),
         ("window(ts, '5 minutes', '1 minute', '-1 minute')", "'-1 minute'", "the start of window() is less than"),
     ],
@@ -533,9 +533,9 @@ def test_window_functions(text: str, fields: tuple[object, ...]) -> None:
         (
             "SLIDING(TABLE s, DESCRIPTOR(row_num), 0 ROWS, 5 ROWS)",
             "0 ROWS",
-            "the slide of the window must be more than",
+            "the slide of the window must be positive",
         ),
-        ("SLIDING(TABLE s, DESCRIPTOR(ts), 1 MINUTE, -5 MINUTES)", "-5 MINUTES", "must be longer than nothing"),
+        ("SLIDING(TABLE s, DESCRIPTOR(ts), 1 MINUTE, -5 MINUTES)", "-5 MINUTES", "must be positive"),
         ("LANDMARK(TABLE s PARTITION BY a, DESCRIPTOR(ts), 1 MINUTE)", "PARTITION BY a", "takes no PARTITION BY"),
         ("CHUNKS(TABLE s)", "CHUNKS(TABLE s)", "CHUNKS needs a column"),
         ("SLIDE_BY_ROW(TABLE s, DESCRIPTOR(ts), 1 MINUTE, 1 ROW, BY => 'size')", "'size'", "expected row_num or rank"),
@@ -563,9 +563,9 @@ def test_places_in_a_script() -> None:
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
-        ("[RANGE 0 minutes, SLIDE 1 minute, WA ts] FROM s", "0 minutes", "the RANGE of the window must be longer than"),
-        ("[RANGE -5 minutes, SLIDE 1 minute, WA ts] FROM s", "-5 minutes", "must be longer than nothing"),
-        ("[RANGE 10 rows, SLIDE 0 rows] FROM s", "0 rows", "the SLIDE of the window must be more than nothing"),
+        ("[RANGE 0 minutes, SLIDE 1 minute, WA ts] FROM s", "0 minutes", "the RANGE of the window must be positive"),
+        ("[RANGE -5 minutes, SLIDE 1 minute, WA ts] FROM s", "-5 minutes", "must be positive"),
+        ("[RANGE 10 rows, SLIDE 0 rows] FROM s", "0 rows", "the SLIDE of the window must be positive"),
         ("[RANGE 10 minutes, SLIDE 5 rows, WA ts] FROM s", "5 rows", "both lengths of time, or both numbers"),
         ("[RANGE 10 rows, SLIDE 1 minute, WA row-num] FROM s", "1 minute", "both lengths of time, or both numbers"),
         (
@@ -594,7 +594,7 @@ def test_places_in_a_script() -> None:
         (
             "[RANGE 1 min, SLIDE 1 min], max(a) [RANGE 2 min, SLIDE 1 min] FROM s",
             "[RANGE 2 min, SLIDE 1 min]",
-            "the aggregates of a SELECT have one window, and this is another one",
+            "all aggregates of a SELECT have the same window, and this one differs",
         ),
     ],
 )
@@ -607,22 +607,30 @@ def test_brackets_that_make_no_sense(text: str, place: str, message: str) -> Non
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
-        ("SELECT upper(a) [RANGE 1 min, SLIDE 1 min] FROM s", "[RANGE", "behind an aggregate, and upper is none"),
+        (
+            "SELECT upper(a) [RANGE 1 min, SLIDE 1 min] FROM s",
+            "[RANGE",
+            "a window follows an aggregate, and upper is none",
+        ),
         ("SELECT a FROM s HAVING count(*) [RANGE 1 min, SLIDE 1 min] > 1", "[RANGE", "an aggregate of the SELECT list"),
-        ("SELECT count(*) FROM s [RANGE 1 min, WA ts]", "[RANGE 1 min, WA ts]", "is for the inputs of a join"),
-        ("SELECT count(*) FROM s <VISIBLE '0 minutes'>", "'0 minutes'", "what is VISIBLE must be longer than nothing"),
+        ("SELECT count(*) FROM s [RANGE 1 min, WA ts]", "[RANGE 1 min, WA ts]", "is only for the inputs of a join"),
+        ("SELECT count(*) FROM s <VISIBLE '0 minutes'>", "'0 minutes'", "what is VISIBLE must be positive"),
         ("SELECT count(*) FROM s <VISIBLE '1 minute' ADVANCE 'x'>", "'x'", "expected the ADVANCE of the window"),
         ("SELECT count(*) FROM s <SLICES '1 minute'> <SLICES '1 minute'>", "<SLICES '1 minute'>", "a window already"),
-        ("SELECT count(*) FROM STREAM(s, 'CUT ON ts BY 0 SECS')", "0 SECS", "the length of the chunks must be longer"),
+        (
+            "SELECT count(*) FROM STREAM(s, 'CUT ON ts BY 0 SECS')",
+            "0 SECS",
+            "the length of the chunks must be positive",
+        ),
         ("SELECT count(*) FROM STREAM(s, 'CUT OR ts BY 60 SECS')", "OR", "expected BY"),
         ("SELECT count(*) FROM STREAM(s, 'CUT ON ts BY 60 SECS FILED')", "FILED", "the statement should end here"),
         ("SELECT count(*) FROM STREAM(s, 'CUT BY 60 SECS')", "60 SECS", "are cut ON a column"),
         ("SELECT count(*) FROM STREAM(s, 'CUT ON id CHANGE FILLED')", "FILLED", "there are no empty ones"),
         ("SELECT count(*) FROM STREAM(s, 'CUT BY 6 ROWS', 'BLOCKS')", "'BLOCKS'", "expected 'BLOCK'"),
         # Joins.
-        ("SELECT * FROM a [RANGE 1 min, WA ts], b", "[RANGE 1 min, WA ts]", "this one stands alone"),
+        ("SELECT * FROM a [RANGE 1 min, WA ts], b", "[RANGE 1 min, WA ts]", "only this one has"),
         ("SELECT * FROM a [RANGE 1 min], b [RANGE 1 min, WA ts]", "[RANGE 1 min]", "which column has the times"),
-        ("SELECT * FROM a [RANGE 1 min, WA b.ts], b [RANGE 1 min, WA ts]", "b.ts", "along a column of it"),
+        ("SELECT * FROM a [RANGE 1 min, WA b.ts], b [RANGE 1 min, WA ts]", "b.ts", "uses a column of it"),
         ("SELECT * FROM a [RANGE ALL, WA ts], b [RANGE 1 min, WA ts]", "RANGE ALL", "has a RANGE"),
         ("SELECT * FROM a [WA ts], b [RANGE 1 min, WA ts]", "[WA ts]", "has a RANGE"),
         ("SELECT * FROM a [RANGE 1 min, SLIDE 1 min, WA ts], b", "SLIDE 1 min", "SLIDE is for the windows of aggr"),
@@ -644,16 +652,16 @@ def test_brackets_that_make_no_sense(text: str, place: str, message: str) -> Non
             "[RANGE TUMBLING 1 min, WA ts]",
             "equally long",
         ),
-        ("SELECT * FROM a [RANGE 1 min, WA ts] LEFT JOIN b [RANGE 1 min, WA ts] USING (k)", "b", "behind ON"),
+        ("SELECT * FROM a [RANGE 1 min, WA ts] LEFT JOIN b [RANGE 1 min, WA ts] USING (k)", "b", "after ON"),
         ("SELECT * FROM (SELECT 1) [RANGE 1 min, WA ts], b [RANGE 1 min, WA ts]", "(SELECT 1)", "needs a name"),
-        ("SELECT * FROM a <SLICES '1 minute'>, b [RANGE 1 min, WA ts]", "<SLICES '1 minute'>", "does not go with"),
+        ("SELECT * FROM a <SLICES '1 minute'>, b [RANGE 1 min, WA ts]", "<SLICES '1 minute'>", "does not fit"),
         ("SELECT count(*) [RANGE 1 min, SLIDE 1 min, WA a.ts, PA k] FROM a, b", "k", "PA is not for windows over"),
         (
             "SELECT 1 FROM TUMBLE(TABLE s <SLICES '1 minute'>, DESCRIPTOR(ts), INTERVAL 1 HOUR)",
             "<SLICES '1 minute'>",
-            "not inside a function",
+            "not an argument of a function",
         ),
-        ("SELECT 1 FROM NET(s CUT BY 5 ROWS, n)", "CUT BY 5 ROWS", "not inside a function"),
+        ("SELECT 1 FROM NET(s CUT BY 5 ROWS, n)", "CUT BY 5 ROWS", "not an argument of a function"),
         # What is wrong elsewhere is shown where it was written.
         (
             "SELECT * FROM a [RANGE 1 min, WA ts], b [RANGE 1 min, WA ts] WHERE a.k = ORDER BY 1",
@@ -674,10 +682,10 @@ def test_places_are_those_of_the_text_as_written(text: str, place: str, message:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("SELECT count(*) [RANGE 1 min, SLIDE 1 min] FROM a JOIN b ON a.x = b.x", "a window over a join lies along"),
-        ("SELECT count(*) [RANGE 9 rows, SLIDE 1 row, WA row-num] FROM a, b", "a window over a join lies along"),
+        ("SELECT count(*) [RANGE 1 min, SLIDE 1 min] FROM a JOIN b ON a.x = b.x", "a window over a join uses"),
+        ("SELECT count(*) [RANGE 9 rows, SLIDE 1 row, WA row-num] FROM a, b", "a window over a join uses"),
         ("SELECT count(*) [RANGE 1 min, SLIDE 1 min, WA a.ts] FROM a <SLICES '1 minute'>, b", "over another window"),
-        ("SELECT * FROM a [RANGE 1 row, WA x], b [RANGE 1 row, WA x]", "not by the order in which rows came"),
+        ("SELECT * FROM a [RANGE 1 row, WA x], b [RANGE 1 row, WA x]", "not by the order of arrival"),
         ("SELECT * FROM a [RANGE 1 min, WA arrival-ts], b [RANGE 1 min, WA ts]", "not by the order"),
         ("SELECT * FROM a [RANGE 1 min, WA t], b [RANGE 1 min, WA t], c [RANGE 1 min, WA t]", "two at a time"),
         ("SELECT count(*) [RANGE 1 min, SLIDE 1 min] FROM a <SLICES '1 minute'>", "a window over another window"),
@@ -718,7 +726,7 @@ def test_columns_of_windows(text: str, place: str, message: str) -> None:
     ("text", "place", "message"),
     [
         ("SELECT count(*) FROM s <SLICES '1 minute'>", "<SLICES '1 minute'>",
-         "nothing tells which column the time is in"),
+         "it is not clear which column has the time"),
         ("SELECT count(*) FROM STREAM((SELECT n FROM s) q, 'CUT BY 9 ROWS')", "CUT BY 9 ROWS",
          "the order of arrival is known of the rows of a stream only"),
         ("SELECT count(*) FROM TUMBLE(TABLE v, DESCRIPTOR(ARRIVAL_TS), INTERVAL 1 HOUR)", "ARRIVAL_TS",

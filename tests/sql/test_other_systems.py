@@ -74,7 +74,7 @@ def test_their_names_are_free_elsewhere(text: str) -> None:
     [
         (
             "SELECT TUMBLE_START(ts, INTERVAL '1' SECOND) FROM s GROUP BY TUMBLE(ts, INTERVAL '2' SECOND)",
-            "TUMBLE_START goes with GROUP BY TUMBLE of the same time and lengths",
+            "TUMBLE_START needs GROUP BY TUMBLE of the same time and lengths",
             "TUMBLE_START(ts, INTERVAL '1' SECOND)",
             "GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)",
         ),
@@ -92,13 +92,13 @@ def test_their_names_are_free_elsewhere(text: str) -> None:
         ),
         (
             "SELECT count(*) FROM s GROUP BY CUMULATE(ts, INTERVAL '5' SECOND, INTERVAL '1' DAY)",
-            "CUMULATE stands in FROM",
+            "CUMULATE is only possible in FROM",
             "CUMULATE(ts, INTERVAL '5' SECOND, INTERVAL '1' DAY)",
             "FROM CUMULATE(TABLE t, DESCRIPTOR(ts), step, size) ... GROUP BY window_start, window_end",
         ),
         (
             "SELECT count(*) FROM s JOIN r USING (k) GROUP BY TUMBLE(INTERVAL '10' SECOND)",
-            "a window without a time column is one of GROUP BY over a single stream or view",
+            "a window without a time column is only possible in GROUP BY over a single stream or view",
             "TUMBLE(INTERVAL '10' SECOND)",
             "name the column with the time first: TUMBLE(ts, INTERVAL ...)",
         ),
@@ -159,7 +159,7 @@ def test_the_key_of_a_session(call: str, keys: list[str]) -> None:
     [
         (
             "SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), DESCRIPTOR(k), INTERVAL '5' MINUTE)",
-            "the columns that windows are kept apart by are said twice",
+            "the partition columns of the windows are given twice",
             "DESCRIPTOR(k)",
         ),
         (
@@ -346,7 +346,7 @@ def test_what_is_sampled_is_a_query(written: str, query: str, sample: str, name:
 
 def test_a_view_has_no_sample() -> None:
     script = "CREATE STREAM s (a INT); CREATE VIEW v AS SELECT * FROM s TABLESAMPLE (10 PERCENT)"
-    with pytest.raises(NotSupported, match="TABLESAMPLE takes other rows each time") as caught:
+    with pytest.raises(NotSupported, match="TABLESAMPLE picks other rows each time") as caught:
         check(script)
     assert caught.value.hint is not None and "pmod(hash(id), 100) < 10" in caught.value.hint
 
@@ -379,7 +379,7 @@ def test_options_of_copy(options: str, read: dict[str, object]) -> None:
     [
         ("COPY s FROM 'f' FOO", "expected options, as in CSV HEADER, found FOO", "FOO"),
         ("COPY s FROM 'f' DELIMITER", "the option DELIMITER needs a value", "DELIMITER"),
-        ("COPY s FROM 'f' (header, header)", "header is said twice", "header"),
+        ("COPY s FROM 'f' (header, header)", "header is given twice", "header"),
         ("COPY s FROM f", "expected the path of a file in quotes, found f", "f"),
         ("COPY s (a) FROM 'f'", "COPY fills all columns", "("),
         ("COPY s INTO 'f'", "expected FROM 'file' or TO 'file', found INTO", "INTO"),
@@ -408,7 +408,7 @@ def test_they_are_checked_without_spark() -> None:
     check(f"{made}COPY s TO 'x.csv'; SHOW CREATE STREAM s; SHOW COLUMNS FROM s")
     with pytest.raises(SqlError, match="there is no column b"):
         check(f"{made}COPY (SELECT b FROM s) TO 'x.csv'")
-    with pytest.raises(SqlError, match="does not follow from its name"):
+    with pytest.raises(SqlError, match="cannot be inferred from its name"):
         check(f"{made}COPY s TO 'x'")
     with pytest.raises(SqlError, match=r"there is no view s|s is a stream"):
         check(f"{made}SHOW CREATE VIEW s")

@@ -496,7 +496,7 @@ def test_a_query_inside_a_query_has_a_clause_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("clause", "message"),
     [
-        ("LATE DROP", "nothing here waits for a window"),
+        ("LATE DROP", "this query does not wait for any"),
         ("TRIGGER COUNTING 0", "at least 1"),
         ("TRIGGER COUNTING 2, COUNTING 3", "twice"),
         ("TRIGGER AFTER DELAY INTERVAL 5 MONTHS", "expected a delay"),
@@ -573,8 +573,8 @@ def test_spans_lie_inside_the_text() -> None:
     ["SELECT k FROM s", "SELECT k FROM s x", "SELECT k FROM s WHERE n > 1", "SELECT k, count(*) FROM s GROUP BY k"],
 )
 def test_half_a_clause_is_told(query: str, clause: str, hint: str) -> None:
-    """What makes no clause of EMIT, TRIGGER or LATE is read as a name; people are told of the clause they meant."""
-    with pytest.raises(SyntaxProblem, match="makes no clause") as problem:
+    """What is not a clause of EMIT, TRIGGER or LATE is read as a name; people are told of the clause they meant."""
+    with pytest.raises(SyntaxProblem, match="is not a clause") as problem:
         parse(f"CREATE VIEW v AS {query} {clause}")
     assert (problem.value.hint or "").startswith(hint)
 

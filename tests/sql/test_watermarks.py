@@ -64,9 +64,9 @@ def test_what_may_follow_either() -> None:
         ("PERCENTILE 95 OF 5 MINUTES", "MINUTES", "expected ROWS"),
         ("PERCENTILE 95 OF 0 ROWS", "0", "at least 1"),
         ("PERCENTILE 95 OF 1.5 ROWS", "1.5", "how many of the last rows"),
-        ("PERCENTILE 95 OF 5 ROWS EVERY 0 ROWS", "0", "after how many rows the bound is taken anew, at least 1"),
-        ("PERCENTILE 95 OF 5 ROWS EVERY MINUTE", "MINUTE", "after how many rows the bound is taken anew"),
-        ("AS ts - INTERVAL -5 SECONDS", "INTERVAL -5 SECONDS", "not less than nothing"),
+        ("PERCENTILE 95 OF 5 ROWS EVERY 0 ROWS", "0", "after how many rows the bound is recomputed, at least 1"),
+        ("PERCENTILE 95 OF 5 ROWS EVERY MINUTE", "MINUTE", "after how many rows the bound is recomputed"),
+        ("AS ts - INTERVAL -5 SECONDS", "INTERVAL -5 SECONDS", "must not be negative"),
     ],
 )
 def test_what_is_wrong_with_a_clause(rule: str, place: str, message: str) -> None:
@@ -129,9 +129,9 @@ def test_what_is_wrong_with_a_rule(rule: str, place: str, message: str) -> None:
         ("WATERMARK FOR nix LAGGING 5 ROWS", "WATERMARK FOR nix LAGGING 5 ROWS", "the stream has no column nix"),
         ("WATERMARK FOR ts FROM PUNCTUATION WHERE marc = 'x'", "marc", "there is no column marc"),
         ("WATERMARK FOR ts AS ts - INTERVAL 1 SECOND * n", "n", "there is no column n"),
-        ("WATERMARK FOR ts AS least(ts, now())", "now()", "another one each time"),
+        ("WATERMARK FOR ts AS least(ts, now())", "now()", "another value with each call"),
         ("WATERMARK FOR ts ORDERED PER KEY marc", "marc", "the stream has no column marc"),
-        ("WATERMARK FOR ts ORDERED PER KEY price", "price", "progress cannot go by price, which is a DECIMAL"),
+        ("WATERMARK FOR ts ORDERED PER KEY price", "price", "progress cannot be kept by price, which is a DECIMAL"),
         ("WATERMARK FOR ts AS ts + + ", "+", "something is missing"),
     ],
 )
@@ -354,8 +354,8 @@ def test_a_function_stands_for_a_stream_that_has_the_watermark(text: str, spark:
             "stream bare has no watermark",
             "put WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS into CREATE STREAM bare",
         ),
-        (max_diff("v"), "a watermark belongs to one stream, and none is read here", "leave the function out"),
-        (max_diff("'x.csv'"), "and none is read here", "leave the function out"),
+        (max_diff("v"), "a watermark belongs to one stream, and none is read here", "remove the function"),
+        (max_diff("'x.csv'"), "and none is read here", "remove the function"),
         (max_diff("(SELECT * FROM s UNION ALL SELECT * FROM p)"), "and several are read here", "into CREATE STREAM"),
     ],
 )

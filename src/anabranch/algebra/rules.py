@@ -116,7 +116,7 @@ class Percentile(_Remembered):
             if getattr(self, name) < 1:
                 raise ValueError(f"the {name} of a percentile must be at least 1, but is {getattr(self, name)}")
         if not 0 <= self.percentile <= 100:
-            raise ValueError(f"a percentile lies between 0 and 100, but is {self.percentile}")
+            raise ValueError(f"a percentile must be between 0 and 100, but is {self.percentile}")
 
     @property
     def rank(self) -> int:

@@ -215,7 +215,8 @@ def check_writable(home: Path) -> Finding:
         return Finding("home", FAIL, f"{home} is a file", "choose another folder with --home")
     if not os.access(at, os.W_OK | os.X_OK):
         return Finding("home", FAIL, f"{at} is not writable", "choose another folder with --home")
-    return Finding("home", OK, f"{home} is writable" if home.exists() else f"{home} does not exist yet; it can be made")
+    found = "is writable" if home.exists() else "does not exist yet; it can be created"
+    return Finding("home", OK, f"{home} {found}")
 
 
 def check_lock(home: Path) -> Finding:

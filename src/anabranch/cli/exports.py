@@ -27,20 +27,20 @@ def prepare(console: Console, output: str | None, to: str | None, overwrite: boo
     if output not in OUTPUTS:
         if to is not None:
             raise UsageError(
-                "--to goes with -o arrow and -o parquet", hint="other outputs are printed; > FILE puts them into a file"
+                "--to needs -o arrow or -o parquet", hint="other outputs are printed; > FILE puts them into a file"
             )
         if overwrite:
-            raise UsageError("--overwrite goes with --to FILE")
+            raise UsageError("--overwrite needs --to FILE")
         return None
     if to is None or to == STDOUT:
         if output == "parquet":
             raise UsageError("a Parquet file needs a name", hint="give one: -o parquet --to FILE")
         if overwrite:
-            raise UsageError("--overwrite goes with --to FILE")
+            raise UsageError("--overwrite needs --to FILE")
         if console.out_is_terminal:
             raise UsageError(
-                "an Arrow stream is nothing for a terminal",
-                hint="send it on (| PROGRAM, > FILE), or name a file: --to FILE",
+                "an Arrow stream cannot be printed to a terminal",
+                hint="pipe or redirect it (| PROGRAM, > FILE), or name a file: --to FILE",
             )
         return Export(output, None)
     return Export(output, place(to, overwrite, plain="-o arrow writes to standard output: --to -"), overwrite)
@@ -56,7 +56,7 @@ def check_single(export: Export, statements: Sequence[Statement]) -> None:
     if answers > 1:
         raise UsageError(
             f"-o {export.format} writes one answer, and there would be {answers}",
-            hint="let one SELECT give all rows, or write each in a call of its own",
+            hint="combine them into one SELECT, or run a command for each",
         )
 
 
@@ -73,7 +73,7 @@ class ExportOutput:
         if result.endless:
             raise QueryFailed(
                 f"this query never ends, and {export.called} holds one finished answer",
-                hint="-o stream-json and -o live-csv follow it; FROM name AS OF VERSION n reads what was there then",
+                hint="-o stream-json and -o live-csv follow it; FROM name AS OF VERSION n reads that version",
             )
         rows = result.toArrow()
         if result.kind == "changes":  # the net result, without an order

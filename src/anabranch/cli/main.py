@@ -257,7 +257,7 @@ def shell(
     Without --home the home is .anabranch in this folder.
     """
     if not sys.stdin.isatty() or not console.out_is_terminal:
-        raise click.UsageError("the shell needs a terminal; statements from a pipe go by: anabranch -f -")
+        raise click.UsageError("the shell needs a terminal; to run statements from a pipe: anabranch -f -")
     from anabranch.cli.line_editor import HISTORY, LineEditor
     from anabranch.cli.shell import Shell
     from anabranch.cli.work import Settings, open_session

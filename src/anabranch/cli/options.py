@@ -85,7 +85,7 @@ def home_option(command: Command) -> Command:
 
 def read_only_option(command: Command) -> Command:
     return click.option(
-        "--read-only", is_flag=True, help="Open the home for reading, as is done anyway while another process writes."
+        "--read-only", is_flag=True, help="Open the home read-only; this is automatic while another process writes."
     )(command)
 
 
@@ -119,5 +119,5 @@ def seconds(value: str) -> float:
 
     found = parse_duration(value)
     if not found or found < 0:
-        raise click.BadParameter(f"{value!r} is no length of time; as in 250ms or '2 seconds'")
+        raise click.BadParameter(f"{value!r} is not a length of time, such as 250ms or '2 seconds'")
     return found / 1_000_000

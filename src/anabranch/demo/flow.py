@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.cli.values import timestamp_text
 from anabranch.demo.bids import MINUTE, Feeder
-from anabranch.demo.proof import QUESTIONS, Verdict, arrivals, judge, left_out, name_bids
+from anabranch.demo.proof import QUESTIONS, Verdict, arrivals, count_dropped, judge, name_bids
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -180,7 +180,7 @@ class Flow:
             if self._cancelled.is_set():
                 return
             batch = session.spark.sql(question.batch).toArrow()
-            self.verdicts.append(judge(question, view, batch, left_out(arrived, question.slide)))
+            self.verdicts.append(judge(question, view, batch, count_dropped(arrived, question.slide)))
             if self._cancelled.is_set():
                 return
 

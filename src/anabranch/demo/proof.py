@@ -134,12 +134,12 @@ def arrivals(files: Iterable[Path], runs: Iterable[tuple[int, int | None]]) -> l
     return found
 
 
-def left_out(arrived: Iterable[Arrived], slide: int) -> int:
+def count_dropped(arrived: Iterable[Arrived], slide: int) -> int:
     """Rows of which a window had closed before their run: a watermark would have kept them out of it.
 
     Of the windows a row is in, the one that ends first ends where the next slide begins.
 
-    >>> left_out([Arrived(None, [5]), Arrived(20, [9, 10, 19, 20])], slide=10)
+    >>> count_dropped([Arrived(None, [5]), Arrived(20, [9, 10, 19, 20])], slide=10)
     3
     """
     return sum(

@@ -71,10 +71,10 @@ class Alterer:
         if view.state.stopped or view.state.lacks:
             how = "is stopped" if view.state.stopped else "lacks rows"
             raise NotSupported(
-                f"view {view.name} {how}: what it has is not all there was",
+                f"view {view.name} {how}: it does not have all rows",
                 text=statement.text,
                 at=statement.name.span,
-                hint="CREATE OR REPLACE VIEW makes it anew, from all rows there are",
+                hint="CREATE OR REPLACE VIEW recreates it, from all rows there are",
             )
         sql = _with_query(view, statement)
         if same_text(sql, view.sql):
@@ -184,7 +184,7 @@ class _Begins:
         """Why the rows cannot be read again; None if they can."""
         runs = self.runs(stream.id)
         if stream.id in self.unknown and runs:
-            return f"the view began with START AT NOW, and with which run of stream {stream.name} is not known"
+            return f"the view began with START AT NOW, and its first run of stream {stream.name} is not known"
         first = self.first_run(stream)
         if stream.id in self.begins and stream.kept_since is not None and stream.kept_since <= first:
             return None  # by their numbers
@@ -475,7 +475,7 @@ def _refusals(catalog: Catalog, compared: Comparison) -> list[str]:
     above = [each for each in readers if isinstance(each, View) and not pushed_down(each)]
     counting = [each.name for each in above if compared.old.id in each.query.included]
     if counting and not compared.same:
-        return [f"the rows of {compared.old.name}: {', '.join(counting)} counts them one by one, as they came"]
+        return [f"the rows of {compared.old.name}: {', '.join(counting)} counts them one by one, in order of arrival"]
     if not compared.same_columns:
         return [f"the columns of {compared.old.name}: it is read by {names}, and they would be {_shown(compared.view)}"]
     waiting = [

@@ -15,7 +15,7 @@ from anabranch.engine.group_sizes import sizes_of_history
 from anabranch.engine.partial_windows import window_position_sql
 from anabranch.engine.progress_bounds import bounds_after
 from anabranch.engine.run import emit_changes, list_bad_rows
-from anabranch.engine.set_aside import Checking, Lost, Stopped, placed_anyhow, refuse
+from anabranch.engine.set_aside import Checking, Losses, Stopped, refuse, with_cached_positions
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import write_frame
@@ -85,7 +85,7 @@ def draft(
         if rows is not None:
             rows.close()
     lacks = sum(len(found.indexes) for found in aside.values())
-    changed = Lost({planned.view.id: lacks} if lacks else {}).changes(merged)
+    changed = Losses({planned.view.id: lacks} if lacks else {}).changes(merged)
     definitions = {each.id: to_json(each) for each in (*planned.objects, planned.view, *changed)}
     return Draft(
         "create",
@@ -212,7 +212,7 @@ class Sieve:
             own = [each for each in self.states if each.stream == id]
             rows = self.history(own[0])
             assert rows is not None
-            placed = placed_anyhow(rows).persist()
+            placed = with_cached_positions(rows).persist()
             checking = Checking(self.core, self.stream_part, self.catalog.stream(id), placed, placed)
             found = checking.failing(self.catalog, [self.view], own).get(self.view.id) or Found()
             self._checked[id] = checking, found

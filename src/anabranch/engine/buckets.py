@@ -66,10 +66,10 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
     if isinstance(files, Declined):
         if LEFT_TO_SPARK in files.reason:
             core.driver_changes.leave(view)
-        commit.places[view.id] = f"by Spark: {files.reason}"
+        commit.backends[view.id] = f"by Spark: {files.reason}"
         return None
-    reason = commit.places.get(view.id, "").removeprefix("by Spark")
-    commit.places[view.id] = f"{in_words(count, query.split)}{reason}"
+    reason = commit.backends.get(view.id, "").removeprefix("by Spark")
+    commit.backends[view.id] = f"{in_words(count, query.split)}{reason}"
     return files
 
 
@@ -122,7 +122,7 @@ def fits_run(catalog: Catalog, view: View, stream: Stream, written: frozenset[st
     query, emission = view.query, view.emission
     if not view.kept or emission.mode != "feed" or emission.closing or emission.late == "drop":
         return False
-    if query.views or query.asks or view.leaves_out or view.state.stopped:
+    if query.views or query.asks or view.drops_late_of or view.state.stopped:
         return False
     if view.operator == "join":
         return stream.rows_table in written and stream.id in query.streams.values() and not query.blocks
@@ -233,7 +233,7 @@ class _InBuckets(Query):
             input: {field.name: field.type for field in self.fields_of(self.view, input) or ()}
             for input in self.view.inputs
         }
-        if deltas.both_ways(self.commit, self.view):
+        if deltas.may_cancel_out(self.commit, self.view):
             return {}  # a row that one bucket gives and another takes back is no change
         if self.view.operator == "stateless":
             ((input, columns),) = types.items()

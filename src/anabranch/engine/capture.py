@@ -108,7 +108,7 @@ class Capture:
                 if field.name.startswith("_"):
                     raise SourceError(
                         f"the new column {field.name} cannot be added: a leading underscore marks Anabranch's own",
-                        hint="make the stream anew with ON SCHEMA CHANGE IGNORE",
+                        hint="recreate the stream with ON SCHEMA CHANGE IGNORE",
                     )
             wider = replace(now, fields=(*now.fields, *new))
             if new:

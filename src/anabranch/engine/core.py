@@ -87,7 +87,7 @@ class Core(ABC):
         self._frames: Frames | None = None
         self._frames_lock = threading.Lock()
         self._sources: dict[str, Source] = {}
-        self.askers: dict[str, LookupClient] = {}
+        self.lookup_clients: dict[str, LookupClient] = {}
         self._merging: set[str] = set()
         self._merging_lock = threading.Lock()
         self._stream_locks: dict[str, threading.RLock] = {}
@@ -276,16 +276,16 @@ class Core(ABC):
 
     def lookup_client(self, table: Table) -> LookupClient:
         """The client of an external table, created once: it caches answers if the table allows it."""
-        if table.id not in self.askers:
+        if table.id not in self.lookup_clients:
             from anabranch.engine.lookup_client import LookupClient
             from anabranch.sources.lookup import Asking, open_source
 
             source = open_source(str(table.source), table.options, table.fields)
             most = lambda: self.place.limits.lookup_keys  # noqa: E731
-            self.askers[table.id] = LookupClient(
+            self.lookup_clients[table.id] = LookupClient(
                 table.name, source, Asking.of(table.options), self.now, self.stop.wait, most
             )
-        return self.askers[table.id]
+        return self.lookup_clients[table.id]
 
     def source_folder(self, id: str) -> Path:
         """The folder of a source's own state, which lives as long as its stream."""
@@ -296,7 +296,7 @@ class Core(ABC):
     def forget_source(self, id: str) -> None:
         self._sources.pop(id, None)
         shutil.rmtree(self.ledger.home / "sources" / id, ignore_errors=True)
-        self.askers.pop(id, None)
+        self.lookup_clients.pop(id, None)
 
     def make_source(
         self,

@@ -25,7 +25,7 @@ def create_sink(names: Names, views: ViewMaker, statement: CreateSink, *, again_
     core = names.core
     name = names.free(statement, statement.name, "sink", again_is_fine)
     if name is None:
-        return f"sink {statement.name} is there already"
+        return f"sink {statement.name} already exists"
     options = check_sink(statement)
     if "path" in options:
         options["path"] = os.path.abspath(options["path"].removeprefix("file://"))
@@ -51,7 +51,7 @@ def _check_columns(view: View) -> None:
     taken = [field.name for field in view.fields if field.name.lower() in CHANGE_COLUMNS]
     if taken:
         raise SinkError(
-            f"view {view.name} has a column {taken[0]}, and that is what a sink calls one of its own",
+            f"view {view.name} has a column {taken[0]}, which is the name of a column that the sink adds",
             hint="give it another name with AS",
         )
 

@@ -28,7 +28,7 @@ def create_stream(names: Names, statement: CreateStream, *, again_is_fine: bool)
     core = names.core
     name = names.free(statement, statement.name, "stream", again_is_fine)
     if name is None:
-        return f"stream {statement.name} is there already"
+        return f"stream {statement.name} already exists"
     kind: str | None = None
     options: dict[str, Any] = {}
     fields = tuple(declared_fields(core, statement))
@@ -94,8 +94,8 @@ def _source(
     if found is not None and found.stored is not None:
         kind, options = found.stored[0], {**found.stored[1], **options}
     if statement.keep == "nothing" and registry.reads_once(kind):
-        hint = "leave KEEP NOTHING out: the stream keeps its rows"
-        raise SourceError("what this source gives cannot be read again", hint=hint)
+        hint = "remove KEEP NOTHING: the stream keeps its rows"
+        raise SourceError("the rows of this source cannot be read again", hint=hint)
     if kind == "files" and "path" in options:
         options["path"] = absolute(str(options["path"]))
     return kind, options, fields
@@ -104,7 +104,7 @@ def _source(
 def _check_rereadable(options: dict[str, Any]) -> None:
     check_path(str(options["path"]))
     if is_pipe(str(options["path"])):
-        hint = "make it without FROM, and COPY from the pipe"
+        hint = "create it without FROM, and COPY from the pipe"
         raise SourceError("a pipe can be read once, and a stream may have to be read again", hint=hint)
     if "bad_rows" in options:
         hint = "ON ERROR FAIL at the end of CREATE STREAM stops it at a bad row"

@@ -42,8 +42,8 @@ class ViewMaker:
     def create(self, statement: CreateView, *, again_is_fine: bool) -> str:
         name = self.names.free(statement, statement.name, "view", again_is_fine)
         if name is None:
-            return f"view {statement.name} is there already"
-        with self.core.frames.asking_once():
+            return f"view {statement.name} already exists"
+        with self.core.frames.cached_analysis():
             view = self.make(name, statement)
             snapshot = self.core.snapshot()
             catalog = self.core.catalog(snapshot)
@@ -223,9 +223,9 @@ def _refuse_other_tables(planned: Planned, catalog: Catalog, view: View) -> None
     for table in (catalog[id] for each in filled for id in each.statics.values() if id in refreshed):
         assert isinstance(table, Table)
         raise NotSupported(
-            f"the changes of view {view.name} cannot be kept: its rows were joined with table {table.name} as it was"
+            f"the changes of view {view.name} cannot be stored: its rows were joined with table {table.name} as it was"
             " before a REFRESH, and would now be joined with its new rows",
-            hint=f"CREATE OR REPLACE VIEW {view.name} AS ... EMIT CHANGES makes it anew, over the table as it is now",
+            hint=f"CREATE OR REPLACE VIEW {view.name} AS ... EMIT CHANGES recreates it, over the table as it is now",
         )
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 #: How many set-aside rows a statement reports, and how many values one query checks.
-MOST_TOLD, MOST_ASKED = 5, 500
+MOST_REPORTED, MOST_ASKED = 5, 500
 
 
 class DmlExecutor:
@@ -94,7 +94,7 @@ class DmlExecutor:
     def insert_rows(self, name: str, data: Any) -> tuple[str, Record]:
         """Insert rows from Python into a stream or table, as one run and one commit."""
         target = self._target(None, Name((name,), Span(0, 0)))
-        given = insertion.given_rows(self.core, data, target.name, target.fields)
+        given = insertion.rows_to_insert(self.core, data, target.name, target.fields)
         frame = insertion.fitted(given, target.fields)
         statement = f"insert({target.name})"
         try:
@@ -172,13 +172,13 @@ class DmlExecutor:
             [row for file in change.add for row in parquet.read_table(folder / file.path).to_pylist()] if change else []
         )
         lines = []
-        for row in rows[:MOST_TOLD]:
+        for row in rows[:MOST_REPORTED]:
             bad = BadRow(row["source"], row["offset"], row["reason"], row["raw"])
-            reason = f"left out of view {row['view']}" if row["view"] is not None else "left out"
+            reason = f"excluded from view {row['view']}" if row["view"] is not None else "excluded"
             failed = f"{row['expression']}: " if row["expression"] else ""
             lines.append(f"{reason} ({where(bad)}): {failed}{row['reason']}")
-        if len(rows) > MOST_TOLD:
-            lines.append(f"and {len(rows) - MOST_TOLD:,} more, which sys.bad_rows lists")
+        if len(rows) > MOST_REPORTED:
+            lines.append(f"and {len(rows) - MOST_REPORTED:,} more, which sys.bad_rows lists")
         return lines
 
     def _misfit(self, statement: Insert, columns: tuple[Field, ...]) -> DataError | None:
@@ -317,11 +317,11 @@ class DmlExecutor:
             raise self._wrong_kind(statement, statement.target, target, "stream")
         if statement.to is None:
             record = self.runner.move(target.id, lambda _, state: progress_algebra.end(state), "advance")
-            return f"stream {target.name} is at its end"
+            return f"stream {target.name} has ended"
         bound = self.moment(statement, statement.to)
         record = self.runner.move(target.id, lambda _, state: progress_algebra.advance_to(state, bound), "advance")
         if record is None:
-            return f"stream {target.name} is further already: progress never goes back"
+            return f"the progress of stream {target.name} is later already, and never goes back"
         return f"stream {target.name} advanced"
 
     def moment(self, statement: Statement, given: Expression) -> int:
@@ -349,9 +349,9 @@ class DmlExecutor:
             raise self._wrong_kind(statement, name, found, "stream or table")
         if isinstance(found, Table) and found.asked:
             raise NotSupported(
-                f"{found.name} lives in {found.source}(...), and can only be queried from here",
+                f"{found.name} is a table in {found.source}(...), and can only be queried here",
                 **_span_of(statement, name),
-                hint="change it where it lives",
+                hint="change it in its database",
             )
         if isinstance(found, Stream) and found.source is not None and not isinstance(statement, Advance):
             raise NotSupported(
@@ -365,7 +365,7 @@ class DmlExecutor:
         found = self._target(statement, name)
         if not isinstance(found, Table):
             raise NotSupported(
-                f"{found.name} is a stream: what has happened cannot be changed",
+                f"{found.name} is a stream, which is append-only",
                 text=statement.text,
                 at=name.span,
                 hint="tables can be updated; a stream takes more rows",
@@ -377,7 +377,7 @@ class DmlExecutor:
         if isinstance(found, View):
             catalog = self.core.catalog()
             streams = ", ".join(sorted(catalog.stream(id).name for id in catalog.sources_of(found)))
-            hint = f"rows go into what it reads: {streams}" if streams else None
+            hint = f"insert into what it reads: {streams}" if streams else None
         return SqlError(f"{found.name} is a {found.kind}, not a {wanted}", **_span_of(statement, name), hint=hint)
 
 

@@ -14,7 +14,7 @@ from anabranch.algebra.reach import Range
 from anabranch.duck import LEFT_TO_SPARK, WHOLE, Variable, counting_all, quoted, timestamp
 from anabranch.engine.driver import copy_to_table
 from anabranch.engine.maintain import bands, deltas, keyed, sessions
-from anabranch.engine.maintain.late_drop import input_fields, without_sql
+from anabranch.engine.maintain.late_drop import input_fields, without_dropped_sql
 from anabranch.engine.pane_sql import pane_source, window_rows
 from anabranch.engine.place import Verdict
 from anabranch.engine.table_cache import CachedRange, file_rows
@@ -68,7 +68,7 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
     verdict = commit.core.place.takes_changes(rows, query.state_rows())
     if verdict and not commit.core.driver_changes.fits(commit, view):
         verdict = Verdict(False, query.declined())
-    commit.places[view.id] = str(verdict)
+    commit.backends[view.id] = str(verdict)
     if not verdict:
         return None
     try:
@@ -83,8 +83,8 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
     except (NotApplicable, duckdb.Error) as error:
         if LEFT_TO_SPARK in str(error):
             commit.core.driver_changes.leave(view)
-        reason = (str(error).splitlines() or ["something that it reads is not to be had on the driver"])[0]
-        commit.places[view.id] = str(Verdict(False, reason))
+        reason = (str(error).splitlines() or ["an input of it is not available on the driver"])[0]
+        commit.backends[view.id] = str(Verdict(False, reason))
         return None  # an overflow, say: Spark reports it
 
 
@@ -247,13 +247,15 @@ class Query:
         `kept_by` is the join that keeps the rows, and its input, where they reach it through another query.
         """
         rows = self._all_rows(view, placeholder, snapshot, within, kept_by)
-        if rows is None or placeholder not in view.leaves_out:
+        if rows is None or placeholder not in view.drops_late_of:
             return rows
-        table = view.left_out_table(placeholder)
+        table = view.dropped_table(placeholder)
         if not snapshot.files.get(table):
             return rows
         fields = input_fields(self.catalog, view, placeholder)
-        return without_sql(rows, self.table_cache.relation(table, snapshot, fields), [field.name for field in fields])
+        return without_dropped_sql(
+            rows, self.table_cache.relation(table, snapshot, fields), [field.name for field in fields]
+        )
 
     def _all_rows(
         self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None, kept_by: tuple[View, str] | None
@@ -346,7 +348,7 @@ class Query:
 
             part = driver_sql(view.query.text, relation, self.fields_read(view))
             if part is None:
-                raise NotApplicable("something that it reads is not to be had in DuckDB")
+                raise NotApplicable("an input of it is not available in DuckDB")
             parts.append(part)
         if not parts:
             return None
@@ -372,7 +374,7 @@ class Query:
             if not parts:
                 return None
             both = " UNION ALL ".join(parts)
-            if deltas.both_ways(self.commit, view):
+            if deltas.may_cancel_out(self.commit, view):
                 both = net_sql(_columns(view.fields), f"({both})")
             return self.stamped(both, view.fields)
         touched = self.touch_sessions()
@@ -442,10 +444,10 @@ class Query:
         seeds = self.table_cache.duck.sql(text).to_arrow_table()
         if not 0 < seeds.num_rows <= most:
             return False if not seeds.num_rows else None
-        found = sessions.followed(self.commit, view, ends, stream, seeds)
+        found = sessions.follow_chains(self.commit, view, ends, stream, seeds)
         if found is None:
             return None
-        self.within = sessions.hull_of(found)
+        self.within = sessions.range_of(found)
         self.table_cache.duck.register("__spans", found)
         try:
             return self.touch_keys("SELECT * FROM __spans")

@@ -1,4 +1,4 @@
-"""SQL text over placeholders to Spark frames, and Spark's errors back to places in the user's text."""
+"""Turns SQL over placeholders into Spark frames, and maps Spark's errors to positions in the user's text."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Frames:
 
     def __init__(self, spark: SparkSession, moment: Callable[[], int | None] = lambda: None) -> None:
         self.spark = spark
-        self.moment = moment  # the time in microseconds, where it is not for the machine to say
-        #: Has Spark given a function that it lacks; False if there is none, or it has it already.
+        self.moment = moment  # the current time in microseconds; None: the machine's clock
+        #: Registers a function that Spark lacks; False if the home has none, or Spark has it already.
         self.provide: Callable[[str], bool] = lambda name: False
         self._numbers = itertools.count()
         self._empty: dict[tuple[Field, ...], DataFrame] = {}
@@ -61,9 +61,9 @@ class Frames:
         source: str | None = None,
         moment: int | None = None,
     ) -> DataFrame:
-        """Analyse a text with a frame behind each placeholder. `source` is the user's text, for error messages.
+        """Analyse a query over frames by placeholder. `source` is the user's text, for error messages.
 
-        `moment` is the time that functions of the clock give; without it, the clock says it.
+        `moment` is the time that clock functions return; None: the current time.
         """
         spliced = text if isinstance(text, Spliced) else Spliced(text, ((0, len(text), 0, len(text)),))
         names: dict[str, str] = {}
@@ -90,7 +90,7 @@ class Frames:
                 self.spark.catalog.dropTempView(name)
 
     def _times(self, text: str, moment: int | None) -> Iterator[Edit]:
-        """What functions of the clock give, where the clock stands still."""
+        """Replaces clock functions by their values, if the time is fixed."""
         micros = self.moment() if moment is None else moment
         if micros is None:
             return
@@ -102,12 +102,12 @@ class Frames:
         key = tuple(fields)
         if key not in self._empty:
             items = ", ".join(f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}" for field in key)
-            # Not WHERE false: Spark would try what is made of these columns on NULL, and some of it fails for that.
+            # Not WHERE false: Spark would evaluate expressions over these columns on NULL, and some fail on it.
             self._empty[key] = self.spark.sql(f"SELECT {items} LIMIT 0") if key else self.spark.range(0).select()
         return self._empty[key]
 
     def unknown(self, fields: Sequence[Field]) -> DataFrame:
-        """A frame of which Spark's optimiser knows nothing but its columns; it has no rows."""
+        """A frame with these columns and no rows, which Spark's optimiser cannot know."""
         key = tuple(fields)
         if key not in self._unknown:
             none = self.spark.sparkContext.emptyRDD()
@@ -115,8 +115,8 @@ class Frames:
         return self._unknown[key]
 
     @contextmanager
-    def asking_once(self) -> Iterator[None]:
-        """Within one definition, what Spark's analyser said to a question is not asked for again."""
+    def cached_analysis(self) -> Iterator[None]:
+        """Cache the answers of Spark's analyser during one definition."""
         self._asked.answers = {}
         try:
             yield
@@ -124,7 +124,7 @@ class Frames:
             del self._asked.answers
 
     def analyze(self, text: str | Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
-        """The columns a query would give; nothing runs."""
+        """The columns of a query; nothing runs."""
         answers: dict[Any, list[Field]] = getattr(self._asked, "answers", {})
         key = str(text if isinstance(text, str) else text.text), tuple((n, tuple(f)) for n, f in schemas.items())
         if key not in answers:
@@ -133,14 +133,14 @@ class Frames:
         return list(answers[key])
 
     def parquet(self, paths: Sequence[str], fields: Sequence[Field]) -> DataFrame:
-        """Files of the ledger, with columns that a file lacks as NULL."""
+        """Files of the ledger; columns that a file lacks are NULL."""
         if not paths:
             return self.empty(fields)
         return self.spark.read.schema(struct(fields)).parquet(*paths)
 
 
 def moment_sql(name: str, micros: int) -> str:
-    """What a function of the clock gives at a time.
+    """The value of a clock function at a time.
 
     >>> moment_sql("current_date", 0)
     "DATE '1970-01-01'"
@@ -160,7 +160,7 @@ def moment_sql(name: str, micros: int) -> str:
 
 
 def _moment_sql(kind: str, offset: str, zone: str | None, time: datetime) -> str:
-    """What a text such as 'today' is read as at a time: of a day, its beginning."""
+    """The value of a literal such as 'today' at a time; a day is its midnight."""
     exact = f"TIMESTAMP '{time:%Y-%m-%d %H:%M:%S.%f}'"
     if offset == "now":
         return exact if kind == "timestamp" else f"CAST({exact} AS {kind.upper()})"
@@ -173,7 +173,7 @@ def _moment_sql(kind: str, offset: str, zone: str | None, time: datetime) -> str
 
 
 def struct(fields: Sequence[Field]) -> StructType:
-    """The columns as Spark's own type; Spark must be running, for it is its parser that reads the types."""
+    """The columns as Spark's own type. Spark must be running, as its parser reads the types."""
     return _struct(tuple(fields))
 
 
@@ -191,7 +191,7 @@ def fields_of(frame: DataFrame) -> list[Field]:
 
 
 def arrow_schema(fields: Sequence[Field]) -> Any:
-    """The Arrow schema that frames with these columns come out as; Spark must be running if one of them is nested."""
+    """The Arrow schema of frames with these columns. Spark must be running if one of them is nested."""
     import pyarrow as pa
 
     plain = [(field.name, _plain_type(field.type)) for field in fields]
@@ -202,13 +202,13 @@ def arrow_schema(fields: Sequence[Field]) -> Any:
         try:
             found.append(pa.field(each.name, _arrow_type(each.dataType)))
         except WrongType as error:
-            error.message = f"the column {field.name} is of type {field.type.upper()}, which cannot be kept"
+            error.message = f"the column {field.name} is of type {field.type.upper()}, which cannot be stored"
             raise
     return pa.schema(found)
 
 
 def _plain_type(type: str) -> Any:
-    """The Arrow type of a plain type that is written as Spark writes it; None for others."""
+    """The Arrow type of a simple type in Spark's spelling; None for others."""
     import pyarrow as pa
 
     simple = {
@@ -261,16 +261,16 @@ def _arrow_type(kind: DataType) -> Any:
     }
     if type(kind) not in simple:
         raise WrongType(
-            f"the type {kind.simpleString()} cannot be kept in a table",
-            hint="make it a text, CAST(... AS STRING), or a number",
+            f"the type {kind.simpleString()} cannot be stored in a table",
+            hint="cast it to a string, CAST(... AS STRING), or to a number",
         )
     return simple[type(kind)]
 
 
 def hashable(value: Any) -> Any:
-    """A value that rows can be counted or found by, and that Arrow takes for the same value.
+    """A value that can be a key in Python, and that Arrow converts like the original.
 
-    Lists, structs and maps are tuples, and what is not a number is one object: it equals itself alone.
+    Lists, structs and maps become tuples. NaN becomes one object, since it equals only itself.
     """
     if isinstance(value, dict):
         return tuple(hashable(each) for each in value.values())
@@ -282,7 +282,7 @@ def hashable(value: Any) -> Any:
 def translate(
     error: Exception, source: str | None = None, spliced: Spliced | None = None, final: Spliced | None = None
 ) -> Exception:
-    """An error of Spark's as one of ours: without Java's stack, at its place in the user's text."""
+    """An error of Spark's as one of ours: without Java's stack trace, at its position in the user's text."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
@@ -315,15 +315,15 @@ def translate(
     if is_data_error(error):
         return in_text(DataError(_plain_words(message), expression=_fragment(error), condition=condition), source)
     in_arrow = condition == "UNSUPPORTED_DATA_TYPE_FOR_ARROW_CONVERSION"
-    return QueryFailed(message, hint="make it a text, CAST(... AS STRING), or a number" if in_arrow else None)
+    return QueryFailed(message, hint="cast it to a string, CAST(... AS STRING), or to a number" if in_arrow else None)
 
 
-#: Classes of SQLSTATE for values that cannot be computed, a key that is in a map twice, and errors that queries raise.
+#: Prefixes of SQLSTATE: values that cannot be computed, duplicate map keys, and errors raised by queries.
 _OF_DATA = ("22", "23505", "P0001")
 
 
 def is_data_error(error: BaseException) -> bool:
-    """Whether rows are to blame that a query was put to, and neither the query nor the machine."""
+    """Whether an error comes from values in rows, and not from the query or the machine."""
     if isinstance(error, DataError) or _data_error(error) is not None:
         return True
     state = error.getSqlState() if hasattr(error, "getSqlState") else None
@@ -331,8 +331,8 @@ def is_data_error(error: BaseException) -> bool:
 
 
 def _data_error(error: BaseException) -> Exception | None:
-    """What is wrong with rows, behind an error of a thread that Spark itself waits for: one side of a join is read in
-    such a thread."""
+    """The error about rows that caused an error in one of Spark's own threads, which broadcast an input of a join, for
+    example."""
     cause = getattr(error, "java_exception", None)
     while cause is not None:
         from pyspark.errors.exceptions.captured import convert_exception
@@ -345,21 +345,21 @@ def _data_error(error: BaseException) -> Exception | None:
 
 
 def _plain_words(message: str) -> str:
-    """A message without the advice to switch off the checks: views are what ANSI SQL makes of them."""
+    """A message without Spark's advice to turn ANSI mode off, which does not apply to views."""
     message = re.sub(r"\s*If necessary set \S+ to \S+ to bypass this error\.", "", message)
     return re.sub(r"^(?:\w+ )?overflow\. ", "overflow: the result is too large for its type. ", message)
 
 
 def _fragment(error: Any) -> str:
-    """The expression that failed, as it stood in the text that Spark was given."""
+    """The failed expression, as in the text passed to Spark."""
     try:
         return next((context.fragment() for context in error.getQueryContext()), "")
-    except Exception:  # a context of another kind, or none
+    except Exception:  # no context, or one of another kind
         return ""
 
 
 def in_text(error: DataError, source: str | None) -> DataError:
-    """The error with the place of its expression in a user's text, if it stands there once."""
+    """The error with the position of its expression in a user's text, if it occurs there exactly once."""
     if source is None or error.text is not None:
         return error
     if not error.expression and error.condition in _CALLS:
@@ -375,7 +375,7 @@ def in_text(error: DataError, source: str | None) -> DataError:
     return error.at(source, span.start, span.end)
 
 
-#: What calls it is that Spark does not say where it failed, by what went wrong.
+#: By condition of an error for which Spark gives no position: the functions that raise it.
 _CALLS = {
     "ARITHMETIC_OVERFLOW": words("SUM"),
     "CAST_OVERFLOW": words("CAST"),
@@ -384,7 +384,7 @@ _CALLS = {
 
 
 def _at_the_call(error: DataError, source: str) -> DataError:
-    """An error without an expression, at the one call in a text that fails like this; nowhere if there are more."""
+    """An error without an expression, at the only call in a text that can raise it; unchanged if there are more."""
     names = _CALLS[error.condition or ""]
     try:
         tokens = tokenize(source)[:-1]
@@ -399,14 +399,14 @@ def _at_the_call(error: DataError, source: str) -> DataError:
 
 
 def named(view: View, error: DataError) -> DataError:
-    """What went wrong with a view, with its name and the place in its text."""
+    """An error of a view, with the view's name and the position in its text."""
     found = in_text(error, view.sql)
     found.message = f"view {view.name}: {error.message}"
     return found
 
 
 def _bare(text: str) -> list[tuple[str, Span]]:
-    """The tokens of a text, the names of columns without quotes and without the relations they are of."""
+    """The tokens of a text, with unquoted and unqualified column names."""
     try:
         tokens = tokenize(text)[:-1]
     except AnabranchError:
@@ -428,7 +428,7 @@ def _span_of(error: Any, spliced: Spliced | None, final: Spliced | None) -> Span
         for context in error.getQueryContext():
             start, stop = context.startIndex(), context.stopIndex() + 1
             break
-    except Exception:  # a context of another kind, or none: the message still says what is wrong
+    except Exception:  # no context, or one of another kind: the message has to do
         return None
     if start is None and final is not None:
         start, stop = _sole_mention(error, final.text)
@@ -446,7 +446,7 @@ def _span_of(error: Any, spliced: Spliced | None, final: Spliced | None) -> Span
 
 
 def _sole_mention(error: Any, text: str) -> tuple[int | None, int | None]:
-    """Where the column stands that is neither grouped by nor aggregated, if there is one place: Spark does not say."""
+    """The position of the column that is neither grouped by nor aggregated, if it occurs once: Spark gives none."""
     if not (error.getCondition() or "").startswith("MISSING_AGGREGATION"):
         return None, None
     name = _ungrouped(error.getMessageParameters() or {})
@@ -466,7 +466,7 @@ def _unresolved(error: Any, condition: str, message: str) -> tuple[str, str | No
     except Exception:
         parameters = {}
     if parameters.get("sqlExpr", "").strip('"') == COUNTED:
-        return "what NET counts by is no whole number", EXAMPLE
+        return "the count of NET is not a whole number", EXAMPLE
     if condition.startswith("UNRESOLVED_COLUMN"):
         name = parameters.get("objectName", "").replace("`", "").removeprefix("__rows.")
         proposal = parameters.get("proposal", "").replace("`", "")
@@ -505,11 +505,11 @@ def _routine(error: Any) -> str:
 
 def _nearest_function(name: str) -> str:
     match = nearest(name, [*builtin(), *OWN_AGGREGATES])
-    return f"did you mean {match}?" if match else f"CREATE FUNCTION {name} AS 'package.module.function' makes one"
+    return f"did you mean {match}?" if match else f"CREATE FUNCTION {name} AS 'package.module.function' defines one"
 
 
 def readable(error: BaseException) -> str:
-    """The part of a Spark error that a person can use."""
+    """The part of a Spark error that helps a reader."""
     text = str(error)
     caused = re.findall(r"Caused by: [\w.$]+(?:Exception|Error): (.+)", text)
     first = text
@@ -517,9 +517,9 @@ def readable(error: BaseException) -> str:
         first = caused[-1]
     for marker in ("\n\tat ", "\nJVM stacktrace", "; line ", "\n== SQL", "\nDriver stacktrace", "\n'"):
         first = first.split(marker)[0]
-    first = re.split(r"(?:SQLSTATE: \w+)?;\n", first)[0]  # behind it stands the plan
+    first = re.split(r"(?:SQLSTATE: \w+)?;\n", first)[0]  # the plan follows
     first = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", first.strip())
     first = re.sub(r"\s*SQLSTATE: \w+", "", first)
-    first = re.sub(r"\s*\(line \d+, pos \d+\)$", "", first)  # of a text that is not quite the user's
+    first = re.sub(r"\s*\(line \d+, pos \d+\)$", "", first)  # in the rewritten text, not the user's
     first = re.sub(r"`__anabranch_\d+`\.?", "", first)
     return first.strip() or type(error).__name__

@@ -1,6 +1,6 @@
-"""Python functions of a home: kept by name, imported when Spark first asks for one.
+"""Python functions of a home: stored by name, imported when Spark first needs one.
 
-Opening a home imports nothing. A function is looked up in the user's own Python path, never read from the home.
+Opening a home imports nothing. A function is found on the user's Python path, never loaded from the home.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _TYPES: dict[Any, str] = {
 
 
 class Functions:
-    """The functions of one open home, and which of them Spark has been given."""
+    """The functions of one open home, and which of them are registered with Spark."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._given: dict[str, Function] = {}
+        self._registered: dict[str, Function] = {}
 
     # ---- statements
 
@@ -50,15 +50,15 @@ class Functions:
         if found is not None:
             same = normal_form(found.sql) == statement.normal
             if statement.if_not_exists or (again_is_fine and same):
-                return f"function {name} is there already"
+                return f"function {name} already exists"
             if not statement.or_replace:
-                hint = f"CREATE OR REPLACE FUNCTION {name} takes its place"
-                raise self._wrong(statement, f"there is a function {found.name} already", hint)
-            self._must_be_free(statement, catalog, found)
+                hint = f"CREATE OR REPLACE FUNCTION {name} replaces it"
+                raise self._wrong(statement, f"function {found.name} already exists", hint)
+            self._must_be_unused(statement, catalog, found)
         if len(statement.name.parts) > 1 or not name.isidentifier() or name.startswith("_"):
             raise self._wrong(statement, f"{statement.name} cannot be the name of a function", "use one plain word")
         if name.lower() in builtin():
-            raise self._wrong(statement, f"{name} is a function of Spark's", "take another name")
+            raise self._wrong(statement, f"{name} is a built-in function of Spark", "take another name")
         try:
             returns = statement.returns or _returns(_imported(statement.reference))
         except AnabranchError as error:
@@ -67,8 +67,8 @@ class Functions:
                 error.message, text=statement.text, start=span.start, end=span.end, hint=error.hint
             ) from error
         made = Function(f"function.{name.lower()}", name, statement.sql, statement.reference, returns)
-        self._forget(name)
-        self._give(made)  # Spark reads the type, and so a wrong one is told here
+        self._unregister(name)
+        self._register(made)  # Spark parses the type, and raises an error for a wrong one
         with self.core.ledger.commit_lock:
             self.core.ledger.commit(Draft("create", catalog={made.id: to_json(made)}))
         return f"function {name} created"
@@ -83,53 +83,54 @@ class Functions:
             raise self._wrong(
                 statement, f"there is no function {statement.name}", did_you_mean(str(statement.name), names)
             )
-        self._must_be_free(statement, catalog, found)
-        self._forget(found.name)
+        self._must_be_unused(statement, catalog, found)
+        self._unregister(found.name)
         with self.core.ledger.commit_lock:
             self.core.ledger.commit(Draft("drop", catalog={found.id: None}))
         return f"function {found.name} dropped"
 
-    def _must_be_free(self, statement: CreateFunction | Drop, catalog: Catalog, found: Function) -> None:
+    def _must_be_unused(self, statement: CreateFunction | Drop, catalog: Catalog, found: Function) -> None:
         users = [view.name for view in catalog.of(View) if view.owner is None and called(view.sql, found.name)]
         if users:
-            hint = "drop them first: what they keep was made by it"
+            hint = "drop them first: their state was computed with it"
             raise self._wrong(statement, f"{found.name} is called by {', '.join(users)}", hint)
 
     def _wrong(self, statement: CreateFunction | Drop, message: str, hint: str | None) -> SqlError:
         span = statement.name.span
         return SqlError(message, text=statement.text, start=span.start, end=span.end, hint=hint)
 
-    # ---- when they are called
+    # ---- calls
 
     def provide(self, name: str) -> bool:
-        """Give Spark a function of the home that it lacks; False if there is none, or it has it already."""
+        """Register a function that Spark lacks; False if the home has none, or Spark has it already."""
         found = self.core.catalog().function(name)
-        if found is None or self._given.get(name.lower()) == found:
+        if found is None or self._registered.get(name.lower()) == found:
             return False
-        self._give(found)
+        self._register(found)
         return True
 
     def provide_for(self, catalog: Catalog, stream_id: str) -> None:
-        """Give Spark the functions that views on a stream call: some of what they compute has no text of its own."""
+        """Register the functions that views on a stream call: some expressions are not run as SQL text, and so do not
+        fail in a way that `provide` could handle."""
         for function in catalog.of(Function):
-            if self._given.get(function.name.lower()) != function and users(catalog, stream_id, function.name):
-                self._give(function)
+            if self._registered.get(function.name.lower()) != function and users(catalog, stream_id, function.name):
+                self._register(function)
 
     def settle(self) -> None:
-        """Take back what another process has dropped or replaced since."""
-        catalog = self.core.catalog() if self._given else None
-        for name, given in list(self._given.items()):
+        """Unregister functions that another process has dropped or replaced."""
+        catalog = self.core.catalog() if self._registered else None
+        for name, given in list(self._registered.items()):
             if catalog is not None and catalog.function(name) != given:
-                self._forget(name)
+                self._unregister(name)
 
-    def _give(self, function: Function) -> None:
+    def _register(self, function: Function) -> None:
         try:
             found = _imported(function.reference)
         except AnabranchError as error:
             users = [view.name for view in self.core.catalog().of(View) if called(view.sql, function.name)]
             called_by = f", which {', '.join(users)} calls," if users else ""
             raise AnabranchError(
-                f"the function {function.name} of this home{called_by} cannot be had: {error.message}",
+                f"the function {function.name} of this home{called_by} cannot be loaded: {error.message}",
                 hint=error.hint,
             ) from error
         try:
@@ -139,10 +140,10 @@ class Functions:
                 self.core.spark.udf.register(function.name, _by_name(function.reference), function.returns)
         except Exception as error:
             raise translate(error) from error
-        self._given[function.name.lower()] = function
+        self._registered[function.name.lower()] = function
 
-    def _forget(self, name: str) -> None:
-        if self._given.pop(name.lower(), None) is not None:
+    def _unregister(self, name: str) -> None:
+        if self._registered.pop(name.lower(), None) is not None:
             self.core.spark.sql(f"DROP TEMPORARY FUNCTION IF EXISTS `{name}`")
 
 
@@ -156,7 +157,8 @@ def users(catalog: Catalog, stream_id: str, function: str) -> list[str]:
 
 
 def named(catalog: Catalog, stream_id: str, error: Exception) -> Exception:
-    """That a run lacks a function, with the views that call it: who sent the rows does not know them."""
+    """The error of a run that lacks a function, with the views that call it: the sender of the rows may not know
+    them."""
     if not isinstance(error, UnknownFunction):
         return error
     views = ", ".join(users(catalog, stream_id, error.function)) or "a view"
@@ -169,7 +171,7 @@ def named(catalog: Catalog, stream_id: str, error: Exception) -> Exception:
 
 
 def _imported(reference: str) -> Any:
-    """A function of Python's by its name."""
+    """A Python function by its qualified name."""
     if not _REFERENCE.fullmatch(reference):
         raise AnabranchError(
             f"{reference!r} does not name a Python function", hint="write it as 'package.module.function'"
@@ -185,12 +187,12 @@ def _imported(reference: str) -> Any:
             hint="the module has to be on the Python path of every process that calls the function",
         ) from error
     if not callable(found):
-        raise AnabranchError(f"{reference} is no function", hint="name one")
+        raise AnabranchError(f"{reference} is not a function", hint="name one")
     return found
 
 
 def _returns(function: Any) -> str | None:
-    """The type of Spark's that a function returns, by its annotation; None for one that was made with Spark's `udf`."""
+    """The Spark type that a function returns, by its annotation; None for a function made with Spark's `udf`."""
     if hasattr(function, "returnType") and hasattr(function, "evalType"):
         return None
     try:
@@ -200,8 +202,8 @@ def _returns(function: Any) -> str | None:
     found = _type(hint)
     if found is None:
         raise AnabranchError(
-            "what the function returns is not known: it has no annotation that Spark has a type for",
-            hint="say it with RETURNS, as in CREATE FUNCTION f AS 'package.module.function' RETURNS BIGINT",
+            "the return type is not known: the function has no annotation for which Spark has a type",
+            hint="declare it with RETURNS, as in CREATE FUNCTION f AS 'package.module.function' RETURNS BIGINT",
         )
     return found
 
@@ -224,7 +226,7 @@ def _type(hint: Any) -> str | None:
 
 
 def _by_name(reference: str) -> Callable[..., Any]:
-    """What Spark's workers call: they import the function themselves, with the Python path of this process."""
+    """The function for Spark's workers, which import it themselves, with the Python path of this process."""
     path = list(sys.path)
     found: list[Callable[..., Any]] = []
 

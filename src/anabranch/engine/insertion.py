@@ -1,6 +1,6 @@
-"""Rows from Python on their way into a stream or table: Arrow, pandas, Polars and Spark frames, and dicts.
+"""Rows to insert from Python: Arrow, pandas, Polars and Spark frames, and dicts.
 
-Columns are matched by name and cast as INSERT casts them; what a cast would change is refused, with its column and row.
+Columns are matched by name and cast as by INSERT. A value that a cast would change is refused, with its column and row.
 A Spark frame is never collected.
 """
 
@@ -29,7 +29,7 @@ _ROW = "__row"
 
 @dataclass(frozen=True)
 class Given:
-    """Rows to insert: a Spark frame, and the Arrow table that it was made of, if there is one."""
+    """Rows to insert: a Spark frame, and the Arrow table that it was made from, if any."""
 
     frame: DataFrame
     table: Any = None  # pyarrow.Table
@@ -39,14 +39,14 @@ class Given:
         return int(self.table.nbytes) if self.table is not None else 0
 
 
-def given_rows(core: Core, data: Any, name: str, fields: Sequence[Field]) -> Given:
-    """The rows of `data` with those columns of `name` that it has."""
+def rows_to_insert(core: Core, data: Any, name: str, fields: Sequence[Field]) -> Given:
+    """The rows of `data`; its columns must be columns of `name`."""
     from pyspark.sql import DataFrame
 
     if isinstance(data, DataFrame):
         _check_columns(data.columns, name, fields)
         return Given(bring(core, data))
-    _ = core.spark  # it is Spark's parser that reads the types of columns
+    _ = core.spark  # its parser reads the types of columns
     table = _arrow(data, name, fields)
     _check_columns(table.column_names, name, fields)
     table = _readable(table)
@@ -54,7 +54,7 @@ def given_rows(core: Core, data: Any, name: str, fields: Sequence[Field]) -> Giv
 
 
 def fitted(given: Given, fields: Sequence[Field]) -> DataFrame:
-    """The rows with the columns and types of the target; a column that is not given is NULL."""
+    """The rows with the columns and types of the target; missing columns are NULL."""
     sources = {field.name.lower(): field for field in fields_of(given.frame)}
     items = []
     for field in fields:
@@ -78,7 +78,7 @@ def as_given(given: Given, fields: Sequence[Field]) -> Any:
 
 
 def misfit(core: Core, given: Given, fields: Sequence[Field]) -> WrongType | None:
-    """What the first value is that does not fit, asked when a cast has failed."""
+    """The error about the first value that does not fit, once a cast has failed."""
     frame = given.frame
     if given.table is not None:
         import pyarrow as pa
@@ -103,14 +103,14 @@ def misfit(core: Core, given: Given, fields: Sequence[Field]) -> WrongType | Non
 
 
 def bring(core: Core, frame: DataFrame) -> DataFrame:
-    """A frame of any session of the same Spark in ours. A frame reads temporary views of its own session only."""
+    """A frame of another session of the same Spark application, in our session."""
     if frame.sparkSession is core.spark:
         return frame
     name = f"__anabranch_{uuid.uuid4().hex}"
     try:
         frame.createGlobalTempView(name)
     except Exception as error:
-        raise UsageError("this frame is not one of the Spark session of this home", hint=str(error)) from error
+        raise UsageError("this frame is from another Spark application than this home", hint=str(error)) from error
     try:
         return core.spark.table(f"global_temp.{name}")
     finally:
@@ -118,7 +118,7 @@ def bring(core: Core, frame: DataFrame) -> DataFrame:
 
 
 def _cast(source: Field, field: Field) -> str:
-    """A column as the target has it. A value that does not fit fails, whatever the session says about casts."""
+    """A column cast to the target's type. A value that does not fit raises an error, with any setting of ANSI mode."""
     name = quote_name(source.name)
     if source.type == field.type:
         return name
@@ -139,7 +139,7 @@ def _misfits(source: Field, field: Field) -> str:
 
 
 def _loses_fraction(source: Field, field: Field) -> bool:
-    """Whether a cast would cut off what stands behind the point."""
+    """Whether a cast would cut off fractions."""
     return field.type in _WHOLE and (source.type in ("float", "double") or source.type.startswith("decimal"))
 
 
@@ -155,7 +155,7 @@ def _check_columns(given: Sequence[str], name: str, fields: Sequence[Field]) -> 
             raise _no_column(each, name, fields)
     twice = [each for each, count in Counter(each.lower() for each in given).items() if count > 1]
     if twice:
-        raise UsageError(f"column {twice[0]} is given twice", hint="names of columns differ in more than their case")
+        raise UsageError(f"column {twice[0]} is given twice", hint="column names must differ in more than case")
 
 
 def _no_column(given: str, name: str, fields: Sequence[Field], at: str = "") -> UnknownName:
@@ -183,7 +183,7 @@ def _arrow(data: Any, name: str, fields: Sequence[Field]) -> pa.Table:
         raise WrongType(f"the rows for {name} cannot be read: {error}", hint="nothing was inserted") from error
     if isinstance(data, str | bytes | Mapping) or not isinstance(data, Iterable):
         raise UsageError(
-            f"rows for {name} cannot be made of a {type(data).__name__}",
+            f"rows for {name} cannot be read from a {type(data).__name__}",
             hint="give dicts, or a table of Arrow, pandas, Polars or Spark",
         )
     return _of_dicts(data, name, fields)
@@ -194,17 +194,17 @@ def _of_dicts(rows: Iterable[Any], name: str, fields: Sequence[Field]) -> pa.Tab
 
     known = {field.name.lower(): index for index, field in enumerate(fields)}
     columns: list[list[Any]] = [[] for _ in fields]
-    places: dict[Any, int] = {}
+    positions: dict[Any, int] = {}
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
             raise UsageError(f"row {number} is a {type(row).__name__}, not a dict", hint="give dicts by column")
         values: list[Any] = [None] * len(fields)
         for key, value in row.items():
-            if key not in places:
+            if key not in positions:
                 if str(key).lower() not in known:
                     raise _no_column(str(key), name, fields, f" (row {number})")
-                places[key] = known[str(key).lower()]
-            values[places[key]] = value
+                positions[key] = known[str(key).lower()]
+            values[positions[key]] = value
         for column, value in zip(columns, values, strict=True):
             column.append(value)
     schema = arrow_schema(fields)
@@ -213,7 +213,7 @@ def _of_dicts(rows: Iterable[Any], name: str, fields: Sequence[Field]) -> pa.Tab
 
 
 def _array(values: list[Any], field: Field, kind: pa.DataType) -> pa.Array:
-    """The values of a column: of its type if Arrow takes them for that, otherwise of their own, for Spark to cast."""
+    """The values of a column: in its type if Arrow accepts them, otherwise in their own, for Spark to cast."""
     import pyarrow as pa
 
     if pa.types.is_map(kind):
@@ -246,7 +246,8 @@ def _bad(values: list[Any], kind: pa.DataType, wrong: tuple[type[Exception], ...
 
 
 def _means_other(value: Any, kind: pa.DataType) -> bool:
-    """Whether Arrow takes a value for another than Spark does: it cuts off fractions, and counts times by its units."""
+    """Whether Arrow converts a value differently from Spark: it truncates fractions, and reads numbers as times in its
+    own units."""
     import pyarrow as pa
 
     if pa.types.is_integer(kind):
@@ -255,7 +256,7 @@ def _means_other(value: Any, kind: pa.DataType) -> bool:
 
 
 def _check_nested(value: Any, kind: pa.DataType, where: str) -> None:
-    """Refuse what Arrow would leave out of a nested value, or change in it."""
+    """Refuse what Arrow would drop from a nested value, or change in it."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind) and isinstance(value, Mapping):
@@ -275,7 +276,7 @@ def _check_nested(value: Any, kind: pa.DataType, where: str) -> None:
 
 
 def _readable(table: pa.Table) -> pa.Table:
-    """The table in types that Spark reads; what would be lost by that is refused."""
+    """The table in types that Spark reads; values that would lose precision are refused."""
     import pyarrow as pa
 
     types = pa.types

@@ -1,7 +1,7 @@
-"""Partials of a join with static tables, from the partials of its stream alone: read, or settled into files.
+"""Partials of a join with static tables, computed from the partials of the stream alone (eager aggregation).
 
-A pane table with `above` has no files. Whoever reads it gets what this module makes of the table that its partials are
-had from; when that is to end, the same is written to its files, once.
+A pane table with `above` has no files of its own: its partials are computed here, from those of another pane table.
+When it becomes independent of that table, they are written to files, once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def frame(core: Core, catalog: Catalog, panes: Panes, snapshot: Snapshot) -> DataFrame:
-    """The partials of a pane table that has them from another, by Spark."""
+    """The partials of a pane table without files of its own, by Spark."""
     assert panes.above is not None
     base = catalog.panes(panes.above.panes)
     relations = {"@stream": core.table_frame(base.id, pane_fields(base), snapshot)}
@@ -41,10 +41,8 @@ def frame(core: Core, catalog: Catalog, panes: Panes, snapshot: Snapshot) -> Dat
 
 
 def local_relation(catalog: Catalog, panes: Panes, base: str, tables: Mapping[str, str]) -> str | None:
-    """The same as a relation of DuckDB's, over one of the other table's partials and those of tables by placeholder.
-
-    None if that does not mean the same there.
-    """
+    """The same as a relation of DuckDB's, over the relation `base` of the other table's partials, and those of static
+    tables by placeholder; None if DuckDB would compute it differently."""
     assert panes.above is not None
     if not all(column.duckdb for column in panes.columns):
         return None
@@ -59,7 +57,7 @@ def local_relation(catalog: Catalog, panes: Panes, base: str, tables: Mapping[st
 def write_own_files(
     core: Core, catalog: Catalog, panes: Panes, snapshot: Snapshot, staged: list[Path]
 ) -> tuple[DataFile, ...]:
-    """The files of a pane table that is to have its partials from another no longer."""
+    """The files of a pane table that becomes independent of another."""
     time = PANE if panes.time is not None else None
     names = [quote_name(field.name) for field in pane_fields(panes)]
     made = frame(core, catalog, panes, snapshot).select(*names)
@@ -79,7 +77,7 @@ def _tables(catalog: Catalog, panes: Panes) -> dict[str, Table]:
 def _text(
     panes: Panes, engine: Engine, relations: Mapping[str, str] | None = None, fields: Sequence[Field] = ()
 ) -> str | None:
-    """The partials as a query. For DuckDB over `relations`, and None if it does not mean the same there."""
+    """The partials as a query; for DuckDB over `relations`, and None if DuckDB would compute it differently."""
     above, spark = panes.above, engine == "spark"
     assert above is not None
     quote = quote_name if spark else quoted

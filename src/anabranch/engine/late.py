@@ -63,7 +63,7 @@ class LateRows:
             of = "for a window that was shown" if self.end is not None else "below what its windows had closed by"
             raise QueryFailed(
                 f"view {self.view.name}: {self.rows:,} late row{'' if self.rows == 1 else 's'} {of}",
-                hint="the view was made with LATE FAIL; LATE CORRECT, ARCHIVE or DROP let such rows in",
+                hint="the view was created with LATE FAIL; LATE CORRECT, ARCHIVE or DROP let such rows in",
             )
 
 

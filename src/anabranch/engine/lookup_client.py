@@ -147,9 +147,9 @@ class LookupClient:
                 last = tries >= self.asking.retries or in_vain.is_set()
                 if last or self._sleep(min(LONGEST_WAIT, FIRST_WAIT * 2.0**tries)):
                     raise SourceError(
-                        f"table {self.name} did not answer, asked {tries + 1} time{'s' if tries else ''}:"
+                        f"table {self.name} did not answer after {tries + 1} attempt{'s' if tries else ''}:"
                         f" {error.message}",
-                        hint="nothing of this run is kept; the next one asks again",
+                        hint="nothing of this run was committed; the next run tries again",
                     ) from error
                 tries += 1
                 self._count(retries=1)

@@ -46,12 +46,12 @@ class Names:
         if not same or kind == "sink":  # replacing must not turn a view into a stream whose rows are gone
             hint = f"DROP {found.kind.upper()} {found.name} first, or take another name"
         elif again_is_fine:
-            hint = f"its definition differs from the one in the home; CREATE OR REPLACE {kind.upper()} makes it anew"
+            hint = f"its definition differs from the one in the home; CREATE OR REPLACE {kind.upper()} recreates it"
             start = found.beginning.start if isinstance(found, View) else None
             if isinstance(statement, CreateView) and str(statement.start) == start:
                 query = statement.query.span.of(statement.text)
                 hint = f"its query differs from the one in the home; to change it: ALTER VIEW {found.name} AS {query}"
-        raise SqlError(f"there is a {found.kind} {found.name} already", text=statement.text, at=name.span, hint=hint)
+        raise SqlError(f"{found.kind} {found.name} already exists", text=statement.text, at=name.span, hint=hint)
 
     def find(self, statement: Statement, name: Name, kind: type[Any]) -> Any:
         found = self.core.catalog().find_any(name.last) if len(name.parts) == 1 else None

@@ -39,7 +39,7 @@ def of_nodes(core: Core, nodes: Iterable[PlanNode], snapshot: Snapshot) -> dict[
             last = _in_stream(each, record) if isinstance(each, Stream) else _in_view(each, catalog, record)
             if last is not None:
                 rows, took = last
-                where = _where(record) if isinstance(each, Stream) else record.places.get(id, found[id].where)
+                where = _where(record) if isinstance(each, Stream) else record.backends.get(id, found[id].where)
                 found[id] = replace(found[id], version=record.version, rows=rows, milliseconds=took, where=where)
                 del waiting[id]
         if not waiting:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 #: The column with the positions of rows, by the number of their part.
-PLACES = "__place{}"
+POSITIONS = "__place{}"
 _STRETCH = (
     Field("stream", "string"),
     Field("bucket", "bigint"),
@@ -129,8 +129,8 @@ def number_of_first(version: int) -> int:
 
 
 def with_arrival_numbers(core: Core, records: DataFrame, parts: Mapping[str, str], snapshot: Snapshot) -> DataFrame:
-    """Records with the positions of their source rows, a column `PLACES` for each part: the column with the row numbers
-    of a stream.
+    """Records with the positions of their source rows, a column `POSITIONS` for each part: the column with the row
+    numbers of a stream.
 
     A join by number finds the run of each row; buckets of numbers avoid comparing each row with all runs.
     """
@@ -159,7 +159,7 @@ def with_arrival_numbers(core: Core, records: DataFrame, parts: Mapping[str, str
         for index, (name, stream) in enumerate(parts.items())
     )
     places = "".join(
-        f", __r.{quote_name(name)} + coalesce(__t{index}.shift, {last[stream]}) AS {PLACES.format(index)}"
+        f", __r.{quote_name(name)} + coalesce(__t{index}.shift, {last[stream]}) AS {POSITIONS.format(index)}"
         for index, (name, stream) in enumerate(parts.items())
     )
     text = f"SELECT __r.*{places} FROM `@records` AS __r{joins}"

@@ -18,7 +18,7 @@ from anabranch.algebra.parts import FLOATING
 from anabranch.engine import answer, read
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
-from anabranch.engine.queries import placed
+from anabranch.engine.queries import at_reference
 from anabranch.errors import NotSupported, SqlError, UnknownName
 from anabranch.ir.build import Found, build
 from anabranch.ir.rel import Source
@@ -146,7 +146,7 @@ class _Context:
         if reference is None or reference.kind != "file":
             decline(f"{relation.function or relation.name} in FROM")
         try:
-            with placed(reference, self.text):
+            with at_reference(reference, self.text):
                 files, _, found = read.named_files(self.core, reference)
         except SqlError:
             self.failed = True

@@ -68,7 +68,7 @@ def _check_start(stream: Stream, snapshot: Snapshot, start: str | int, run: int)
         raise NotSupported(
             f"START AT VERSION {start} needs the rows that stream {stream.name} has had since, and it keeps them"
             + (" not" if stream.kept_since is None else f" from run {stream.kept_since} on, not from run {run}"),
-            hint="make the stream with KEEP ALL, or start with what comes: START AT NOW",
+            hint="create the stream with KEEP ALL, or start with new rows: START AT NOW",
         )
 
 

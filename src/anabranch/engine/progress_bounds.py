@@ -166,7 +166,7 @@ class Outcome:
 
     held:   of those with a budget;
     passed: of those whose windows count rows or chunks, their progress past idle streams;
-    places: where their changes were computed, and why not elsewhere;
+    backends: what computed their changes, and why;
     and to the views themselves: why some had to stop (`stopped`), and which rows they could not compute (`aside`), by
     the ids of the view and of the stream.
     """
@@ -175,13 +175,13 @@ class Outcome:
     passed: dict[str, int] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
     aside: dict[tuple[str, str], Found] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
+    backends: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: Outcome) -> None:
         """Merge the outcome of another step of the same commit."""
         self.held |= other.held
         self.passed |= other.passed
-        self.places |= other.places
+        self.backends |= other.backends
 
 
 def shown_before(view: View, snapshot: Snapshot, before: int | None) -> int | None:
@@ -222,7 +222,7 @@ class ViewBounds(TypedDict):
     bounds: dict[str, int]
     ready: dict[str, tuple[int, ...]]
     passed: dict[str, int | None]
-    places: dict[str, str]
+    backends: dict[str, str]
 
 
 def bounds_after(core: Core, catalog: Catalog, snapshot: Snapshot, moves: Moves, outcome: Outcome) -> ViewBounds:
@@ -237,7 +237,7 @@ def bounds_after(core: Core, catalog: Catalog, snapshot: Snapshot, moves: Moves,
         bounds=_view_bounds(core, catalog, snapshot, moves, outcome.held, waits),
         ready=_ready_bounds(snapshot, outcome.held),
         passed={id: bound for id, bound in passed.items() if bound != snapshot.passed.get(id)},
-        places=outcome.places,
+        backends=outcome.backends,
     )
 
 

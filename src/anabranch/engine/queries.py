@@ -1,4 +1,4 @@
-"""A bound query as a frame: its columns by Spark's analyser, its rows over what a version holds."""
+"""Bound queries as frames: their columns by Spark's analyser, their rows at a version."""
 
 from __future__ import annotations
 
@@ -29,25 +29,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-#: Kinds of references to what is not in the home, and those whose columns only their frames tell.
-_OUTSIDE = ("file", "outside", "temporary")
+#: Kinds of references outside of the home; and those whose columns are only known from a frame.
+_EXTERNAL = ("file", "outside", "temporary")
 _FILES = ("file", "temporary")
-#: Functions, and words before a bracket, that mean what they always do.
+#: Functions, and keywords before a bracket, that nobody redefines.
 _PLAIN = words(
     """count sum avg min max coalesce row_number rank dense_rank lead lag cast unix_micros timestamp_micros pmod
     explode sequence from join on where and or not in over using select exists as values filter union all between
     when then else by having distinct table descriptor net except"""
 )
-#: Settings of Spark's that say what columns a query has, or that it has none.
+#: Settings of Spark's on which the columns of a query depend, or whether it is valid.
 _SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 
 
 def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field]:
-    """The columns of a bound query, by Spark's analyser over empty relations; files are looked into.
+    """The columns of a bound query, by Spark's analyser over empty relations and over files.
 
-    A question that is asked again is not analysed again, if it has no function in it that somebody may have changed.
+    The result is cached, unless the query calls a function that may be redefined.
     """
-    files = {each: _outside(core, found, text) for each, found in bound.references.items() if found.kind in _FILES}
+    files = {
+        each: _external_frame(core, found, text) for each, found in bound.references.items() if found.kind in _FILES
+    }
     schemas = {
         placeholder: _columns(catalog, reference, text)
         for placeholder, reference in bound.references.items()
@@ -68,21 +70,21 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
 
 
 def _calls_others(tokens: Sequence[Token]) -> bool:
-    """Whether a query calls a function that somebody may have registered in place of Spark's."""
+    """Whether a query calls a function that may have been registered in place of Spark's."""
     others = (token for _, token in calls(tokens) if token.name.lower() not in _PLAIN)
     return any(token.upper not in WINDOW_FUNCTIONS for token in others)
 
 
 @lru_cache(maxsize=1024)
 def _known(text: str, schemas: tuple[tuple[str, tuple[Field, ...]], ...], settings: tuple[Any, ...]) -> list[Any]:
-    """Where the columns of a query are kept once they are known."""
+    """The cache entry for the columns of a query: a list that `analyze` fills."""
     return []
 
 
 def _columns(catalog: Catalog, reference: Reference, text: str) -> tuple[Field, ...]:
-    """The columns of what stands behind a placeholder."""
+    """The columns of a reference."""
     if reference.kind == "outside":
-        with placed(reference, text):
+        with at_reference(reference, text):
             return remote.opened(reference).fields()
     if reference.kind == "system":
         from anabranch.engine.system import FIELDS
@@ -97,15 +99,15 @@ def _columns(catalog: Catalog, reference: Reference, text: str) -> tuple[Field, 
     return target.shown_fields if isinstance(target, View) else target.fields
 
 
-def _outside(core: Core, reference: Any, text: str) -> DataFrame:
-    """A file, a table outside or a temporary view."""
-    with placed(reference, text):
+def _external_frame(core: Core, reference: Any, text: str) -> DataFrame:
+    """A file, an external table or a temporary view."""
+    with at_reference(reference, text):
         return read.relation(core, reference, core.ledger.snapshot())
 
 
 @contextmanager
-def placed(reference: Any, text: str) -> Iterator[None]:
-    """What is wrong with a relation, at the place where it is named."""
+def at_reference(reference: Any, text: str) -> Iterator[None]:
+    """Errors of a relation, at its position in the text."""
     try:
         yield
     except SqlError:
@@ -116,7 +118,7 @@ def placed(reference: Any, text: str) -> Iterator[None]:
 
 
 def check_views(core: Core, bound: Bound, snapshot: Snapshot) -> None:
-    """Refuse to read a view that was stopped, and tell of views that lack rows."""
+    """Refuse to read a stopped view, and warn about views that lack rows."""
     for view in _views(core, bound, snapshot):
         if view.state.stopped:
             raise stopped(view)
@@ -125,15 +127,15 @@ def check_views(core: Core, bound: Bound, snapshot: Snapshot) -> None:
 
 
 def stopped(view: View) -> QueryFailed:
-    """What whoever reads a view that was stopped is told."""
-    hint = "CREATE OR REPLACE VIEW makes it anew, with a query that can be computed; DROP VIEW takes it away"
+    """The error for reading a stopped view."""
+    hint = "CREATE OR REPLACE VIEW recreates it with another query; DROP VIEW drops it"
     return QueryFailed(
         f"view {view.name} is stopped, because it could not be computed: {view.state.stopped}", hint=hint
     )
 
 
 def _views(core: Core, bound: Bound, snapshot: Snapshot) -> list[View]:
-    """The views that a query reads, each at its version, and all those below them."""
+    """The views that a query reads, each at its version, and all views below them."""
     found: dict[str, View] = {}
     for reference in bound.references.values():
         if reference.kind == "view":
@@ -145,7 +147,7 @@ def _views(core: Core, bound: Bound, snapshot: Snapshot) -> list[View]:
 
 
 def located(core: Core, bound: Bound, snapshot: Snapshot, text: str, error: Exception) -> Exception:
-    """What went wrong with a query: at its place in the text, or in that of the view that is to blame."""
+    """An error of a query, at its position in the text, or in the text of the view that caused it."""
     found = translate(error, text)
     if not isinstance(found, DataError) or found.text is not None:
         return found
@@ -155,43 +157,43 @@ def located(core: Core, bound: Bound, snapshot: Snapshot, text: str, error: Exce
 
 
 def frame(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
-    """A bound query over what its relations hold at a version; tables of databases give what it wants of them."""
+    """A bound query over its relations at a version, with pushdown into databases."""
     found = remote_query(core, bound, snapshot, text)
     if not isinstance(found, remote.RemoteQuery):
         return found
-    with placed_outside(bound, text):
+    with at_external_table(bound, text):
         return found.frame(core)
 
 
 def remote_query(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame | remote.RemoteQuery:
-    """A bound query as a frame; where it reads tables of databases, what it asks of them."""
-    with placed_outside(bound, text):
+    """A bound query as a frame; if it reads tables of databases, as the queries to push down."""
+    with at_external_table(bound, text):
         sources = remote.sources(core, bound, snapshot)
     relations: dict[str, DataFrame] = {}
     for placeholder, reference in bound.references.items():
         if placeholder in sources:
             continue
-        if reference.kind in _OUTSIDE:
-            relations[placeholder] = _outside(core, reference, text)
+        if reference.kind in _EXTERNAL:
+            relations[placeholder] = _external_frame(core, reference, text)
         else:
             relations[placeholder] = read.relation(core, reference, snapshot)
     if not sources:
         return over(core, bound, relations, text)
-    # The clock stands still: what a database is asked by a time is computed with the same one.
+    # The time is fixed, so that the queries to databases and the rest of the query use the same one.
     moment = core.now()
-    with placed_outside(bound, text):
+    with at_external_table(bound, text):
         return remote.remote_query(core, sources, lambda found: over(core, bound, {**relations, **found}, text, moment))
 
 
-def remote_query_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> list[str]:
-    """What a query asks of databases, for people."""
-    with placed_outside(bound, text):
+def pushed_down_queries(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> list[str]:
+    """The queries that are pushed down into databases, for EXPLAIN."""
+    with at_external_table(bound, text):
         sources = remote.sources(core, bound, snapshot)
         if not sources:
             return []
         catalog, moment = core.catalog(snapshot), core.now()
         empty = {
-            each: _outside(core, reference, text)
+            each: _external_frame(core, reference, text)
             if reference.kind in _FILES
             else core.frames.empty(_columns(catalog, reference, text))
             for each, reference in bound.references.items()
@@ -203,8 +205,8 @@ def remote_query_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str
 
 
 @contextmanager
-def placed_outside(bound: Bound, text: str) -> Iterator[None]:
-    """Errors of tables outside at the place where one is named, if there is but one."""
+def at_external_table(bound: Bound, text: str) -> Iterator[None]:
+    """Errors of external tables, at the position of the table in the text, if there is only one."""
     try:
         yield
     except SourceError as error:
@@ -217,7 +219,7 @@ def placed_outside(bound: Bound, text: str) -> Iterator[None]:
 def over(
     core: Core, bound: Bound, relations: Mapping[str, DataFrame], text: str, moment: int | None = None
 ) -> DataFrame:
-    """A bound query over these relations."""
+    """A bound query over given relations."""
     settled = break_query_ties(
         bound,
         lambda name: fields_of(relations[name]),

@@ -23,7 +23,7 @@ from anabranch.plan.bind import Reference
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import ROW_NUM, Stream, Table
 from anabranch.plan.facts.lookahead import FINAL
-from anabranch.plan.node import PLACE, TAKES
+from anabranch.plan.node import POSITION, TAKES
 from anabranch.plan.states import BlockUse, Panes, Rows
 from anabranch.plan.strategy import by_difference
 from anabranch.plan.view import View
@@ -145,7 +145,7 @@ def good_rows_of_files(core: Core, files: FilesSource, taken: list[Any], key: An
             if not files.skips:
                 raise SourceError(
                     f"{where}: {bad[0].reason}",
-                    hint=f"mend it, or skip bad rows: {files.format}('...', bad_rows => 'skip')",
+                    hint=f"fix it, or skip bad rows: {files.format}('...', bad_rows => 'skip')",
                 )
             rest = "" if count == 1 else f", the first of {count:,}"
             core.warn(f"bad rows are skipped{rest}: {where}: {bad[0].reason}")
@@ -174,7 +174,7 @@ def stream_frame(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame:
         return core.table_frame(stream.rows_table, stream.fields, snapshot)
     raise AnabranchError(
         f"stream {stream.name} keeps no rows",
-        hint="make it with KEEP ALL to read them back; its views can be read",
+        hint="create it with KEEP ALL to read them; its views can be read",
     )
 
 
@@ -267,14 +267,14 @@ def view_query(
             view.kept and not (late and view.emission.mode == "feed")
         )  # else it also reads pending rows below it
         relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=fired)
-    for placeholder in () if late else view.leaves_out:
+    for placeholder in () if late else view.drops_late_of:
         there = relations[placeholder]
-        relations[placeholder] = late_drop.without(core, catalog, view, placeholder, there, snapshot)
+        relations[placeholder] = late_drop.without_dropped(core, catalog, view, placeholder, there, snapshot)
     relations = {placeholder: narrow(placeholder, frame) for placeholder, frame in relations.items()}
     if view.emission.counted is not None:
         counted = relations[view.emission.counted]
-        if PLACE not in counted.columns:
-            relations[view.emission.counted] = counted.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
+        if POSITION not in counted.columns:
+            relations[view.emission.counted] = counted.selectExpr("*", f"CAST(NULL AS BIGINT) AS {POSITION}")
         relations[TAKES] = takes if takes is not None else core.frames.empty(take_fields(view))
     named = [field.name for field in (*view.fields, *view.hidden)]
     if hidden and view.emission.closing and view.progress.final:

@@ -24,11 +24,11 @@ from anabranch.engine.group_sizes import GroupSizes, group_sizes_of
 from anabranch.engine.kernels import Ahead
 from anabranch.engine.maintain import clock, deltas, nodes
 from anabranch.engine.maintain.commit import Commit
-from anabranch.engine.maintain.late_drop import left_out_fields
+from anabranch.engine.maintain.late_drop import dropped_fields
 from anabranch.engine.pending_table import pending_fields
 from anabranch.engine.progress_bounds import Moves, Outcome, anything_waits, bounds_after
 from anabranch.engine.scan import WRITERS, Incoming, Output, Scan, Scanned
-from anabranch.engine.set_aside import Lost, lacking, mend, reason_of, refuse
+from anabranch.engine.set_aside import Losses, lacking, reason_of, refuse, write_computable
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
 from anabranch.engine.writing import write_table
@@ -86,13 +86,13 @@ class Runner:
                 ahead = partial(self._look_ahead, catalog, snapshot, stream, state)
                 scan = Scan(core, stream, incoming, outputs, state, number, ahead)
                 scan.run(scanned, watch)
-                lost = Lost()
+                lost = Losses()
                 if scanned.failed:
 
-                    def anew(catalog: Catalog) -> list[Output]:
+                    def new_outputs(catalog: Catalog) -> list[Output]:
                         return self._outputs(stream, catalog, core.ledger.snapshot(), incoming.bytes)
 
-                    outputs, lost = mend(core, self.stream_part, stream, scan, scanned, anew)
+                    outputs, lost = write_computable(core, self.stream_part, stream, scan, scanned, new_outputs)
                     watch.lap("set aside")
             except BaseException as error:
                 scanned.give_up(core.ledger)
@@ -105,7 +105,7 @@ class Runner:
                 raise QueryFailed(
                     f"stream {stream.name}: {first.reason} in {first.source}"
                     + (f", line {first.offset}" if first.offset is not None else ""),
-                    hint="the stream was made with ON ERROR FAIL; mend the row, or make it again with ON ERROR SKIP",
+                    hint="the stream was created with ON ERROR FAIL; fix the row, or recreate it with ON ERROR SKIP",
                 )
             reach("after-files")
             after = self._progress(stream, state, scanned)
@@ -164,7 +164,7 @@ class Runner:
             scanned.give_up(self.core.ledger)
             raise QueryFailed(
                 f"stream {stream.name}: {error}",
-                hint=f"IDLE AFTER lets keys go that have nothing more to say; or make it without PER KEY {stream.key}",
+                hint=f"IDLE AFTER drops idle keys; or create it without PER KEY {stream.key}",
             ) from error
 
     # ---- outputs of a run
@@ -209,7 +209,7 @@ class Runner:
                         pane_fields(state),
                         state.from_text == STREAM and not state.spanned,
                         state.numbered,
-                        state if self.stream_part.carries(state, stream) else None,
+                        state if self.stream_part.has_every_row(state, stream) else None,
                         driver_text,
                         (state.origin, later) if later is not None else None,
                         group_sizes.known if group_sizes is not None else None,
@@ -246,7 +246,7 @@ class Runner:
         kind: str,
         applied: tuple[str, ...],
         outputs: list[Output],
-        lost: Lost,
+        lost: Losses,
         watch: Stopwatch,
     ) -> Record:
         ledger, files, statistics, bad = self.core.ledger, scanned.files, scanned.statistics, scanned.bad
@@ -309,7 +309,7 @@ class Runner:
             self.core.warn(lacking(catalog.view(id).name, count))
         return record
 
-    def _catalog_updates(self, catalog: Catalog, lost: Lost) -> dict[str, dict[str, Any]]:
+    def _catalog_updates(self, catalog: Catalog, lost: Losses) -> dict[str, dict[str, Any]]:
         """The definitions of views that lost rows in a commit; warns at once of views that stop."""
         for id, reason in lost.stopped.items():
             self.core.warn(f"view {catalog.view(id).name} is stopped, and cannot be read: {reason}")
@@ -348,7 +348,7 @@ class Runner:
                     kind,
                     streams={stream_id: run},
                     tables=tables,
-                    catalog=self._catalog_updates(catalog, Lost(stopped=outcome.stopped)),
+                    catalog=self._catalog_updates(catalog, Losses(stopped=outcome.stopped)),
                     schemas=schemas,
                     milliseconds=watch.total(),
                     **bounds_after(core, catalog, snapshot, moves, outcome),
@@ -400,7 +400,7 @@ class Runner:
             Draft(
                 kind,
                 tables=tables,
-                catalog=self._catalog_updates(catalog, Lost(stopped=outcome.stopped)),
+                catalog=self._catalog_updates(catalog, Losses(stopped=outcome.stopped)),
                 schemas=schemas,
                 milliseconds=watch.total(),
                 **bounds_after(core, catalog, snapshot, moves, outcome),
@@ -414,10 +414,10 @@ def _changes_of(
     """The changes of one view for a commit; they are new rows for the views above it."""
     if view.operator:
         if renewed:
-            return nodes.renew(commit, view)
+            return nodes.recompute(commit, view)
         return nodes.fill(commit, view) if made else nodes.changes(commit, view)
     core, catalog, held = commit.core, commit.catalog, commit.held
-    files, commit.places[view.id] = emit.changes(
+    files, commit.backends[view.id] = emit.changes(
         core, catalog, view, commit.before, commit.moves, added, commit.late, held, made
     )
     if view.id in held:
@@ -438,10 +438,10 @@ def _computed(
     try:
         return _changes_of(commit, view, added, made, renewed)
     except Exception as error:
-        left_out = deltas.set_aside(commit, view, made=made) if is_data_error(error) else None
-        if left_out is None:
+        excluded = deltas.set_aside(commit, view, made=made) if is_data_error(error) else None
+        if excluded is None:
             raise
-        stream, found = left_out
+        stream, found = excluded
         refuse(stream, [found])
         files = _changes_of(commit, view, added, made, renewed)
         aside[view.id, stream.id] = found
@@ -570,12 +570,12 @@ def emit_changes(
             tables[view.pending_table] = TableChange(add=pending)
             if view.pending_table not in snapshot.files:
                 schemas[view.pending_table] = arrow_schema(pending_fields(view))
-        for input in view.leaves_out:
-            table = view.left_out_table(input)
+        for input in view.drops_late_of:
+            table = view.dropped_table(input)
             if commit.added.get(table):
                 tables[table] = TableChange(add=commit.added[table])
                 if table not in snapshot.files:
-                    schemas[table] = arrow_schema(left_out_fields(catalog, view, input))
+                    schemas[table] = arrow_schema(dropped_fields(catalog, view, input))
         if files or view.id in made:
             tables[view.changes_table] = TableChange(add=files)
             panes = catalog.panes(view.query.blocks[0].panes) if view.query.blocks else None
@@ -592,8 +592,8 @@ def emit_changes(
         if _lacks(snapshot, late.LATE_ROWS, late.LATE_ROW_FIELDS):
             schemas[late.LATE_ROWS] = arrow_schema(late.LATE_ROW_FIELDS)
     changed = {view.id for view in kept if commit.added.get(view.changes_table)}
-    places = {id: where for id, where in commit.places.items() if id in changed}
-    return Outcome(commit.held, commit.passed, stopped, aside, places)
+    backends = {id: where for id, where in commit.backends.items() if id in changed}
+    return Outcome(commit.held, commit.passed, stopped, aside, backends)
 
 
 def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:

@@ -37,7 +37,7 @@ from anabranch.engine.kernels import LookAhead
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.place import DRIVER, KERNEL, SPARK
 from anabranch.engine.row_conditions import good_rows, parsed_rows, punctuation_sql
-from anabranch.engine.stream_part import STREAM_ROWS, Carried
+from anabranch.engine.stream_part import STREAM_ROWS, CombinedPartials
 from anabranch.engine.writing import write_frame, write_table
 from anabranch.ledger import DataFile, Ledger
 from anabranch.ledger.crash import reach
@@ -184,7 +184,7 @@ class Scan:
     def parsed(self) -> str:
         return parsed_rows(self.stream, self.rows.columns)
 
-    def _carried(self) -> Carried | None:
+    def _carried(self) -> CombinedPartials | None:
         """The outputs whose groups carry the statistics, if the run is small enough."""
         incoming = self.incoming
         carriers = [output.carrier for output in self.outputs if output.carrier is not None and output.small]
@@ -194,7 +194,7 @@ class Scan:
             return None
         # Spark multiplies the rows by the number of the grouping sets.
         most = max(1, self.core.place.limits.small_run_bytes // (incoming.bytes + 1))
-        carried = Carried(carriers[:most], self.stream, self.good, self.state.bound)
+        carried = CombinedPartials(carriers[:most], self.stream, self.good, self.state.bound)
         return carried if carried.fits else None
 
     def run(self, scanned: Scanned, watch: Stopwatch) -> None:
@@ -402,7 +402,7 @@ class Scan:
         else:
             self.values = observation.get
 
-    def _carry(self, carried: Carried, outputs: list[Output], metrics: list[str], scanned: Scanned) -> None:
+    def _carry(self, carried: CombinedPartials, outputs: list[Output], metrics: list[str], scanned: Scanned) -> None:
         try:
             groups = self.core.frames.sql(carried.text(), {STREAM_ROWS: self.rows}).toArrow()
         except Exception:

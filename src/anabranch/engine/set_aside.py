@@ -1,12 +1,11 @@
-"""Rows that a view cannot compute: found, set aside for that view, and listed.
+"""Finds the rows for which a view fails, sets them aside for this view, and lists them.
 
-A run knows nothing of this until a job of it fails for a value of some row: a division by zero, a text that is no
-number. Then each expression that rows are put through is tried on its own, on all rows in one job. A row for which one
-fails is set aside for the view that has the expression, and for no other. Which rows these are depends on nothing but
-the row and the view: not on the order of rows, nor on how they are cut into runs.
+It starts when a job of a run fails because of a value in a row: a division by zero, a string that is no number. Then
+one job evaluates each expression over rows on its own. A row for which an expression fails is set aside for the view
+of the expression, and for no other. This depends only on the row and the view, not on the order of rows or runs.
 
-What no expression explains is looked for by halves. Where two halves can be computed that could not be together, a sum
-that overflows, say, no row is to blame: both are kept, and whoever adds them up is told.
+Errors that no expression explains are found by bisection. If two halves succeed but not both together, as with a sum
+that overflows, no row is at fault: both halves are kept, and the query that adds them up fails.
 """
 
 from __future__ import annotations
@@ -43,18 +42,18 @@ from anabranch.sql.text import quote_name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: The place of a row among those that are looked at, from 0.
-PLACE = "_place"
-#: What Spark says in the same words of every row.
-_ALIKE = ("DIVIDE_BY_ZERO", "REMAINDER_BY_ZERO", "ARITHMETIC_OVERFLOW")
-#: Of other things, for so many rows of an expression Spark is asked what is wrong with each.
-_ASKED = 10
-#: How often rows are halved to find the one that fails, before a view is stopped.
+#: The position of a row among the rows to check, from 0.
+POSITION = "_place"
+#: Conditions whose message is the same for every row.
+_SAME_MESSAGE = ("DIVIDE_BY_ZERO", "REMAINDER_BY_ZERO", "ARITHMETIC_OVERFLOW")
+#: For other conditions: of how many rows of an expression Spark is asked for the message.
+_MOST_MESSAGES = 10
+#: The number of bisections to find a failing row before a view is stopped.
 MOST_HALVES = 64
 
 
 class Stopped(Exception):
-    """A view cannot continue: its error has no single row, or the row cannot be found."""
+    """A view cannot continue: no single row causes its error, or the row was not found."""
 
     def __init__(self, error: DataError) -> None:
         super().__init__(error.message)
@@ -74,17 +73,17 @@ class Check:
 
     @property
     def fails(self) -> str:
-        """Whether it fails for a row, as an expression that does not.
+        """An expression that never fails: whether this one fails for a row.
 
-        Adding an interval to a date is the one thing for which Spark takes any error of what it adds for NULL. In a
-        lambda, because Spark computes what two expressions share before either, and outside of what catches errors.
+        try_add of a date and an interval is the only function that returns NULL for any error in its argument. It is in
+        a lambda because Spark evaluates common subexpressions first, outside of try_add.
         """
         length = f"coalesce(length(CAST(({self.value}) AS STRING)), 0) % 2"
         return f"exists(array(0), __each -> try_add(DATE'1970-01-01', make_ym_interval(0, {length})) IS NULL)"
 
 
 def checks_of(catalog: Catalog, view: View, state: Panes | Rows) -> list[Check]:
-    """The expressions that a view, with all of its nodes, evaluates over each row for a state table."""
+    """The expressions that a view and its nodes evaluate over each row for a state table."""
     if isinstance(state, Rows):
         return _checks_of_rows(state)
     found: list[Check] = []
@@ -152,16 +151,16 @@ class Checking:
         self.stream_part = stream_part
         self.stream = stream
         self.rows = rows
-        self._whole = whole  # with those that are bad for the stream
+        self._whole = whole  # including bad rows of the stream
         self._left = MOST_HALVES
         self._firsts: dict[str, int] | None = None
         self._without: dict[frozenset[int], DataFrame] = {}
         self._rows_seen: dict[int, tuple[str | None, int | None, str]] = {}
 
-    # ---- rows that fail on their own
+    # ---- rows for which an expression fails
 
     def failing(self, catalog: Catalog, views: Sequence[View], states: Sequence[Panes | Rows]) -> dict[str, Found]:
-        """The rows for which an expression of a view fails on the way into its state tables, for each such view."""
+        """By view: the rows for which one of its expressions fails, if there are any."""
         work = []
         for state in states:
             users = {user.id for user in catalog.users_of(state)}
@@ -169,7 +168,7 @@ class Checking:
         return self._failing(catalog, views, work)
 
     def failing_in(self, catalog: Catalog, view: View, rows: Rows) -> Found:
-        """The same for a view and its own query, which works row by row."""
+        """The same for a view that works row by row."""
         return self._failing(catalog, [view], [(rows, {view.id: _checks_of_rows(rows)})]).get(view.id) or Found()
 
     def _failing(
@@ -187,7 +186,7 @@ class Checking:
         found: dict[str, Found] = {}
         found_errors: dict[Check, dict[int, DataError]] = {}
         listed = {id: sorted(indexes)[:LISTED_BAD_ROWS] for id, indexes in failed.items()}
-        self._look_at({index for indexes in listed.values() for index in indexes})
+        self._collect_rows({index for indexes in listed.values() for index in indexes})
         for view in views:
             if view.id in failed:
                 errors: dict[int, DataError] = {}
@@ -199,11 +198,12 @@ class Checking:
         return found
 
     def _flagged(self, catalog: Catalog, state: Panes | Rows, checks: list[Check]) -> list[tuple[int, list[bool]]]:
-        """The rows for which checks fail, and which; none where these cannot be asked apart from the query."""
+        """The rows for which checks fail, and which of the checks; none if they cannot be evaluated outside of the
+        query."""
         if not checks:
             return []
         flags = f"array({', '.join(check.fails for check in checks)})"
-        text = f"SELECT * FROM (SELECT {PLACE}, {flags} AS _fails FROM {_from_text(state)})"
+        text = f"SELECT * FROM (SELECT {POSITION}, {flags} AS _fails FROM {_from_text(state)})"
         try:
             relations = self._relations(catalog, state, self.rows)
             found = self.core.frames.sql(f"{text} WHERE array_contains(_fails, true)", relations).toArrow()
@@ -216,16 +216,16 @@ class Checking:
     def _error(
         self, catalog: Catalog, state: Panes | Rows, check: Check, index: int, known: dict[int, DataError]
     ) -> DataError:
-        """Spark's error for an expression and a row for which it fails."""
+        """Spark's error for an expression that fails for a row."""
         first = next(iter(known.values()), None)
-        if first is not None and first.condition in _ALIKE:
+        if first is not None and first.condition in _SAME_MESSAGE:
             return first
-        if index not in known and len(known) < _ASKED:
+        if index not in known and len(known) < _MOST_MESSAGES:
             known[index] = self._find_error(catalog, state, check, index)
         return known.get(index) or DataError("it cannot be computed", expression=check.expression)
 
     def _find_error(self, catalog: Catalog, state: Panes | Rows, check: Check, index: int) -> DataError:
-        row = self.rows.where(f"{PLACE} = {index}")
+        row = self.rows.where(f"{POSITION} = {index}")
         text = f"SELECT CAST(({check.value}) AS STRING) AS x FROM {_from_text(state)}"
         try:
             self.core.frames.sql(text, self._relations(catalog, state, row)).collect()
@@ -238,15 +238,15 @@ class Checking:
         return DataError("it cannot be computed", expression=check.expression)
 
     def _relations(self, catalog: Catalog, state: Panes | Rows, rows: DataFrame) -> dict[str, DataFrame]:
-        more = [name for name in (PLACE, ROW_NUM, ARRIVAL_TS) if name in rows.columns]
+        more = [name for name in (POSITION, ROW_NUM, ARRIVAL_TS) if name in rows.columns]
         return self.stream_part.relations(state, catalog, rows, more)
 
-    # ---- what is left of a table
+    # ---- the other rows
 
     def without(self, indexes: set[int]) -> DataFrame:
         """The rows without some of them.
 
-        They are kept: else Spark would ask first what a query asks of the rest, and put that to all of them.
+        The frame is cached: otherwise Spark would push a query's filters down, and evaluate them for all rows.
         """
         if not indexes:
             return self.rows
@@ -256,8 +256,8 @@ class Checking:
         import pyarrow as pa
         from pyspark.sql import functions as F
 
-        gone = self.core.spark.createDataFrame(pa.table({PLACE: pa.array(sorted(indexes), pa.int64())}))
-        self._without[key] = self.rows.join(F.broadcast(gone), PLACE, "left_anti").persist()
+        gone = self.core.spark.createDataFrame(pa.table({POSITION: pa.array(sorted(indexes), pa.int64())}))
+        self._without[key] = self.rows.join(F.broadcast(gone), POSITION, "left_anti").persist()
         return self._without[key]
 
     def close(self) -> None:
@@ -268,12 +268,12 @@ class Checking:
     def written(
         self, table: str, rows: DataFrame, write: Callable[[DataFrame], tuple[DataFile, ...]], *, halves: bool
     ) -> tuple[tuple[DataFile, ...], dict[int, DataError]]:
-        """Write what a table is given of rows, and find rows that fail though no check does."""
+        """Write rows to a table, and find rows that fail although no check does."""
         files: list[DataFile] = []
         row_errors: dict[int, DataError] = {}
 
         def part(ends: tuple[int, int] | None) -> None:
-            some = rows if ends is None else rows.where(f"{PLACE} >= {ends[0]} AND {PLACE} < {ends[1]}")
+            some = rows if ends is None else rows.where(f"{POSITION} >= {ends[0]} AND {POSITION} < {ends[1]}")
             try:
                 files.extend(write(some))
             except Exception as error:
@@ -299,18 +299,20 @@ class Checking:
         return tuple(files), row_errors
 
     def _ends(self) -> tuple[int, int]:
-        low, high = self.rows.selectExpr(f"coalesce(min({PLACE}), 0)", f"coalesce(max({PLACE}) + 1, 0)").collect()[0]
+        low, high = self.rows.selectExpr(
+            f"coalesce(min({POSITION}), 0)", f"coalesce(max({POSITION}) + 1, 0)"
+        ).collect()[0]
         return low, high
 
-    # ---- reports on rows
+    # ---- the list of rows
 
     def add(self, view: View, row_errors: dict[int, DataError], found: Found) -> None:
-        """Set aside rows that were found by bisection like all others."""
+        """Set aside rows that were found by bisection."""
         found.indexes |= row_errors.keys()
         self._list(view, dict(sorted(row_errors.items())[: LISTED_BAD_ROWS - len(found.rows)]), found)
 
     def _list(self, view: View, errors: dict[int, DataError], found: Found) -> None:
-        self._look_at(errors)
+        self._collect_rows(errors)
         for index, failure in sorted(errors.items()):
             origin, number, raw = self._rows_seen[index]
             error = in_text(failure, view.sql)
@@ -321,44 +323,44 @@ class Checking:
             found.rows.append(BadRow(source, offset, error.message, raw, None, view.name, expression))
             found.errors.append(error)
 
-    def _look_at(self, indexes: Iterable[int]) -> None:
-        """Have rows at hand that are to be listed: where they are from, their numbers, and all of each as text."""
+    def _collect_rows(self, indexes: Iterable[int]) -> None:
+        """Collect rows to be listed: their origin, their number, and their columns as text."""
         wanted = [str(index) for index in indexes if index not in self._rows_seen]
         if not wanted:
             return
         columns = ", ".join(quote_name(each.name) for each in self.stream.fields)
         origin = ORIGIN if ORIGIN in self.rows.columns else "CAST(NULL AS STRING)"
         number = ROW_NUM if ROW_NUM in self.rows.columns else "CAST(NULL AS BIGINT)"
-        here = self.rows.where(f"{PLACE} IN ({', '.join(wanted)})")
-        for row in here.selectExpr(PLACE, origin, number, f"to_json(struct({columns}))").collect():
+        here = self.rows.where(f"{POSITION} IN ({', '.join(wanted)})")
+        for row in here.selectExpr(POSITION, origin, number, f"to_json(struct({columns}))").collect():
             self._rows_seen[row[0]] = tuple(row[1:])
 
     def _where(self, index: int, origin: str | None, number: int | None) -> tuple[str, int | None]:
-        """Where a row is from: its number in a file or a statement, from 1; or in its stream."""
+        """The origin of a row, and its number there from 1: in a file, in a statement, or in its stream."""
         if origin is None:
             return f"the rows of {self.stream.name}", None if number is None else number + 1
         if not origin:
             return "insert", index + 1
         if self._firsts is None:
-            firsts = self._whole.groupBy(ORIGIN).agg({PLACE: "min"}).collect()
+            firsts = self._whole.groupBy(ORIGIN).agg({POSITION: "min"}).collect()
             self._firsts = {path_of(file): least for file, least in firsts if file}
         return path_of(origin), index - self._firsts[path_of(origin)] + 1
 
 
-def placed(rows: DataFrame, files: Sequence[str], first: int) -> DataFrame:
+def with_positions(rows: DataFrame, files: Sequence[str], first: int) -> DataFrame:
     """The rows of a run, including bad ones, with their positions."""
     if ROW_NUM in rows.columns:
-        return rows.selectExpr("*", f"{ROW_NUM} - {first} AS {PLACE}")
-    return number_frame(rows, files, 0, 0).withColumnRenamed(ROW_NUM, PLACE).drop(ARRIVAL_TS)
+        return rows.selectExpr("*", f"{ROW_NUM} - {first} AS {POSITION}")
+    return number_frame(rows, files, 0, 0).withColumnRenamed(ROW_NUM, POSITION).drop(ARRIVAL_TS)
 
 
-def placed_anyhow(rows: DataFrame) -> DataFrame:
-    """Past rows with positions that hold as long as the frame is cached."""
-    return rows.selectExpr("*", f"monotonically_increasing_id() AS {PLACE}")
+def with_cached_positions(rows: DataFrame) -> DataFrame:
+    """Past rows with positions, which are stable as long as the frame is cached."""
+    return rows.selectExpr("*", f"monotonically_increasing_id() AS {POSITION}")
 
 
-def of_one_row(view: View) -> Rows | None:
-    """The query of a view over the rows of a run, if it only works row by row on one stream."""
+def row_by_row_query(view: View) -> Rows | None:
+    """The query of a view over the rows of a run, if it works row by row on one stream."""
     if (
         view.operator != "stateless"
         or view.emission.mode != "feed"
@@ -373,26 +375,26 @@ def of_one_row(view: View) -> Rows | None:
 
 
 def computable(rows: Rows) -> str:
-    """The rows of a run, behind the placeholder of a stream, without those that a query over each cannot compute."""
+    """The query, over the placeholder of a stream, for the rows of a run for which a row-by-row query does not fail."""
     fails = " OR ".join(check.fails for check in _checks_of_rows(rows))
     return f"SELECT * FROM {_from_text(rows)} WHERE NOT ({fails or 'false'})"
 
 
-# ---- a view with tables of its own
+# ---- views with pane tables of their own
 
 
-def separate(core: Core, stream: Stream, views: Sequence[View]) -> None:
-    """Give views pane tables of their own, where they share them with others, which have rows that they lack."""
+def split_shared_panes(core: Core, stream: Stream, views: Sequence[View]) -> None:
+    """Give views copies of the pane tables that they share with views which have more rows."""
     staged: list[Path] = []
     with core.ledger.commit_lock:
         snapshot = core.ledger.snapshot()
         before = catalog = core.catalog(snapshot)
-        copies: dict[str, str] = {}  # pane table -> the one that it copies
+        copies: dict[str, str] = {}  # copy -> original
         for view in views:
             for state in catalog.states_of(stream.id):
                 users = [each.id for each in catalog.users_of(state)]
                 if isinstance(state, Panes) and view.id in users and len(users) > 1:
-                    catalog = _separated(catalog, view, state, [id for id in users if id != view.id])
+                    catalog = _with_copies(catalog, view, state, [id for id in users if id != view.id])
                     copies[_copy_of(state, view)] = state.id
         if not copies:
             return
@@ -406,7 +408,7 @@ def separate(core: Core, stream: Stream, views: Sequence[View]) -> None:
         changed: dict[str, Any] = {id: None for id in before.objects if id not in catalog.objects}
         changed |= {id: to_json(each) for id, each in catalog.objects.items() if before.objects.get(id) != each}
         schemas = {id: arrow_schema(pane_fields(catalog.panes(id))) for id in copies}
-        draft = Draft("separate", tables=tables, catalog=changed, schemas=schemas, staged=tuple(staged))
+        draft = Draft("split_shared_panes", tables=tables, catalog=changed, schemas=schemas, staged=tuple(staged))
         core.ledger.commit(draft, intended=False)
 
 
@@ -414,8 +416,8 @@ def _copy_of(panes: Panes, view: View) -> str:
     return f"{panes.id}_of_{view.id}"
 
 
-def _separated(catalog: Catalog, view: View, panes: Panes, others: Sequence[str]) -> Catalog:
-    """The catalog with a copy of a pane table for one view, and of those that have their partials from it."""
+def _with_copies(catalog: Catalog, view: View, panes: Panes, others: Sequence[str]) -> Catalog:
+    """The catalog with a copy of a pane table for one view, and copies of the pane tables computed from it."""
     nodes = [catalog.view(view.id), *catalog.nodes_of(view)]
     uppers = [each for each in catalog.of(Panes) if each.above is not None and each.above.panes == panes.id]
     objects: list[Object] = [_for(catalog, panes, others)]
@@ -436,7 +438,7 @@ def _separated(catalog: Catalog, view: View, panes: Panes, others: Sequence[str]
 
 
 def _for(catalog: Catalog, panes: Panes, views: Sequence[str]) -> Panes:
-    """A pane table with the columns, and for the rows, that some of its views need."""
+    """A pane table with only the columns and rows that some of its views need."""
     uses = [use for id in views for use in _uses(catalog, catalog.view(id), panes)]
     names = {name for _, used in uses for name in used}
     columns = tuple(column for column in panes.columns if column.name in names)
@@ -447,21 +449,21 @@ def _for(catalog: Catalog, panes: Panes, views: Sequence[str]) -> Panes:
 
 
 @dataclass
-class Lost:
-    """What views lost in a commit: the rows set aside for them, and why some have stopped."""
+class Losses:
+    """The losses of views in a commit: rows that were set aside, and reasons why views have stopped."""
 
     rows: dict[str, int] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
 
     def changes(self, catalog: Catalog) -> list[Object]:
-        """The definitions that say so."""
+        """The definitions with these losses."""
         found: dict[str, Object] = {}
         for id, count in self.rows.items():
             view = catalog.view(id)
             found[id] = replace(view, state=replace(view.state, lacks=view.state.lacks + count))
             uses = [use.panes for node in (view, *catalog.nodes_of(view)) for use in node.query.blocks]
             for panes in (catalog.panes(each) for use in uses for each in (use, catalog.kept_panes(use))):
-                if [user.id for user in catalog.users_of(panes)] == [id]:  # of another stream it may be shared
+                if [user.id for user in catalog.users_of(panes)] == [id]:  # that of another stream may be shared
                     found[panes.id] = replace(panes, signature=own_signature(panes.signature, id))
         for id, reason in self.stopped.items():
             view = found.get(id) or catalog.view(id)  # type: ignore[assignment]
@@ -469,21 +471,21 @@ class Lost:
         return list(found.values())
 
 
-def mend(
+def write_computable(
     core: Core,
     stream_part: StreamPart,
     stream: Stream,
     scan: Scan,
     scanned: Scanned,
     outputs: Callable[[Catalog], list[Output]],
-) -> tuple[list[Output], Lost]:
-    """Write the outputs of a run that failed for some row, without the rows that views cannot compute.
+) -> tuple[list[Output], Losses]:
+    """Write the outputs of a run that failed because of a row, without the rows for which views fail.
 
-    Gives all outputs of the run as they are now, and what the views lost.
+    Return all outputs of the run, and the losses of views.
     """
-    # Rows in memory do not have their file.
+    # Rows in memory do not know their file.
     rows = marked(scan.incoming.read() if scan.incoming.files else scan.rows)
-    whole = placed(rows, scan.incoming.files, scan.first).persist()
+    whole = with_positions(rows, scan.incoming.files, scan.first).persist()
     good = whole.where(good_rows(stream, rows.columns))
     if ROW_NUM not in good.columns and any(output.numbered for output in scan.outputs):
         good = number_frame(good, scan.incoming.files, scan.first, scan.at)
@@ -494,9 +496,9 @@ def mend(
         views = {view.id: view for state in failed for view in catalog.users_of(state) if not view.state.stopped}
         found = checking.failing(catalog, list(views.values()), catalog.states_of(stream.id))
         refuse(stream, found.values())
-        separate(core, stream, [views[id] for id in found])
+        split_shared_panes(core, stream, [views[id] for id in found])
         catalog = core.catalog(core.ledger.snapshot())
-        made, lost = outputs(catalog), Lost()
+        made, lost = outputs(catalog), Losses()
         for output in made:
             state = catalog.objects.get(output.table)
             if isinstance(state, Panes | Rows):
@@ -521,9 +523,9 @@ def _write_again(
     output: Output,
     scanned: Scanned,
     found: dict[str, Found],
-    lost: Lost,
+    lost: Losses,
 ) -> None:
-    """Write an output that failed, or that has rows which its view lacks; others are as they should be."""
+    """Write an output again that failed, or that has rows which were set aside; other outputs are correct."""
     users = [view for view in catalog.users_of(state) if not view.state.stopped]
     gone = set().union(*(found[view.id].indexes for view in users if view.id in found))
     if not users or (output.table in scanned.files and not gone):
@@ -543,7 +545,7 @@ def _write_again(
         tables = [each for each in catalog.states_of(state.stream) if users[0] in catalog.users_of(each)]
         if row_errors and (
             len(users) > 1 or len(tables) > 1
-        ):  # it is not one view's row, or is in another of its tables
+        ):  # the row also concerns another view, or another table of the view
             core.ledger.give_up({output.table: files})
             raise Stopped(next(iter(row_errors.values())))
     except Stopped as stopped:
@@ -554,7 +556,7 @@ def _write_again(
         checking.add(view, row_errors, found.setdefault(view.id, Found()))
 
 
-_STRICT = "the stream was made with ON ERROR FAIL; mend the row, or make it again with ON ERROR SKIP"
+_STRICT = "the stream was created with ON ERROR FAIL; fix the row, or recreate it with ON ERROR SKIP"
 
 
 def refuse(stream: Stream, found: Iterable[Found]) -> None:
@@ -575,16 +577,16 @@ def refuse(stream: Stream, found: Iterable[Found]) -> None:
 
 
 def where(row: BadRow) -> str:
-    """The origin of a row, in words."""
+    """The origin of a row, as text."""
     return row.source if row.offset is None else f"{row.source}, row {row.offset}"
 
 
 def reason_of(error: DataError) -> str:
-    """What is wrong, and with which expression."""
+    """The expression that failed, and its error."""
     return f"{error.expression}: {error.message}" if error.expression else error.message
 
 
 def lacking(name: str, count: int) -> str:
-    """The warning on a view that could not compute some rows."""
+    """The warning about a view that lacks rows."""
     rows = f"{count:,} row{'' if count == 1 else 's'}"
     return f"view {name} lacks {rows} that could not be computed; sys.bad_rows lists them"

@@ -49,7 +49,7 @@ def explained(names: Names, statement: Explain) -> pa.Table:
         bound = Binder(statement.text, catalog, statement.query).bind()
         fields = tuple(queries.analyze(core, bound, catalog, statement.text))
         explanation = explaining.explain_query(statement.text, statement.query, catalog, planning, fields)
-        outside = queries.remote_query_outside(core, bound, snapshot, statement.text)
+        outside = queries.pushed_down_queries(core, bound, snapshot, statement.text)
         explanation = replace(explanation, outside=tuple(outside))
     counted = node_statistics.of_nodes(core, explanation.nodes, snapshot) if statement.analyze else None
     return _lines("plan", render.rendered(explanation, statement.format, counted))

@@ -48,7 +48,7 @@ class StaticTables:
     def create(self, statement: CreateTable, *, again_is_fine: bool) -> str:
         name = self.names.free(statement, statement.name, "table", again_is_fine)
         if name is None:
-            return f"table {statement.name} is there already"
+            return f"table {statement.name} already exists"
         id = self.names.new_id(name)
         declared = tuple(declared_fields(self.core, statement))
         query: str | None = None
@@ -143,8 +143,8 @@ class StaticTables:
     def refresh(self, statement: Refresh) -> str:
         table = self.names.find(statement, statement.target, Table)
         if table.asked:
-            hint = "new rows are joined with it as it is when they arrive; earlier matches stay as they are"
-            error = AnabranchError(f"table {table.name} is looked up by key: there is nothing to load again", hint=hint)
+            hint = "new rows are joined with its contents when they arrive; earlier matches do not change"
+            error = AnabranchError(f"table {table.name} is looked up by key: there is nothing to reload", hint=hint)
             raise error.placed(statement.text, statement.target.span)
         self.refresh_table(table)
         return f"table {table.name} refreshed; views read it as it is now, for rows from here on"

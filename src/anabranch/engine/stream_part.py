@@ -1,4 +1,4 @@
-"""The stream part: what one run of rows adds to the state of the views. Partials per pane and key, or rows."""
+"""The stream part of a plan: what a run adds to the state of views, as partials per pane and key, or as rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STREAM_ROWS = "@stream"
 
 
 class StreamPart:
-    """Frames of partials and rows, from frames of rows."""
+    """Turns frames of rows into frames of partials, or of rows of stateless views."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -40,8 +40,8 @@ class StreamPart:
         columns: tuple[str, ...] | None = None,
         group_sizes: GroupSizes | None = None,
     ) -> DataFrame:
-        """The stream part of the views on a pane table: one row a pane and key. `group_sizes` are those before these
-        rows, where they decide how rows are kept."""
+        """The partials of a pane table: one row per pane and key. `group_sizes` are the sizes of the groups so far, if
+        they decide how rows are stored."""
         wanted = [column for column in panes.columns if columns is None or column.name in columns]
         keys = list(zip(_keys(panes), _key_names(panes), strict=True))
         if group_sizes is not None:
@@ -58,8 +58,8 @@ class StreamPart:
         return self._entries(panes, catalog, good, keys, wanted).selectExpr(*outer)
 
     def _known(self, panes: Panes, group_sizes: GroupSizes) -> DataFrame:
-        """What is known of groups, one row for all keys that are equal here: zeros of either sign, texts by their
-        collation. More than one would double the rows of a run that they meet."""
+        """The known groups, one row for keys that Spark takes as equal (0.0 and -0.0, strings of a collation): a second
+        one would duplicate the rows that are joined with it."""
         from pyspark.sql import functions as F
 
         keys = [F.expr(f"CAST({quote_name(key.name)} AS {key.type})").alias(key.name) for key in panes.keys]
@@ -72,14 +72,14 @@ class StreamPart:
     def _entries(
         self, panes: Panes, catalog: Catalog, good: DataFrame, keys: list[tuple[str, str]], wanted: list[PartialColumn]
     ) -> DataFrame:
-        """The partials of rows, with the place of each in microseconds and its number of rows."""
+        """The partials of rows, each with its pane in microseconds and its number of rows."""
         conditions = []
         if panes.conditions and all(condition is not None for condition in panes.conditions):
             conditions.append("(" + " OR ".join(f"({condition})" for condition in panes.conditions) + ")")
         if panes.time is not None:
             conditions.append(f"{panes.time} IS NOT NULL")
         if panes.spanned:
-            conditions.append(f"{keys[-1][0]} > 0")  # a row in a gap between windows is in none
+            conditions.append(f"{keys[-1][0]} > 0")  # a row between two windows is in none
         where = " AND ".join(conditions) or "true"
         if panes.from_text == STREAM:
             grouping, partials = self._compiled(panes, keys, tuple(wanted))
@@ -96,26 +96,26 @@ class StreamPart:
     def _compiled(
         self, panes: Panes, keys: list[tuple[str, str]], wanted: tuple[PartialColumn, ...]
     ) -> tuple[list[Any], list[Any]]:
-        """The columns of a partial aggregate, made once: each costs round trips to the JVM."""
+        """The columns of a partial aggregate, cached, since each costs round trips to the JVM."""
         key = (panes.id, tuple(keys), wanted)
         if key not in self._columns:
             from pyspark.sql import functions as F
 
             partials = [F.expr(column.computed).alias(column.name) for column in wanted]
-            if not keys or panes.spanned:  # without keys there is a row even for no rows: it is left out by its count
+            if not keys or panes.spanned:  # without keys, no rows make one group: it is dropped by its count
                 partials.append(F.count("*").alias(WEIGHT))
             self._columns[key] = ([F.expr(text).alias(name) for text, name in keys], partials)
         return self._columns[key]
 
     def rows(self, rows: Rows, catalog: Catalog, good: DataFrame) -> DataFrame:
-        """The rows a stateless view appends."""
+        """The rows that a stateless view appends."""
         frame = self.core.frames.sql(rows.text, self.relations(rows, catalog, good))
         return frame.toDF(*(field.name for field in rows.fields))
 
     def relations(
         self, state: Panes | Rows, catalog: Catalog, good: DataFrame, more: Iterable[str] = ()
     ) -> dict[str, DataFrame]:
-        """What stands behind the placeholders of a state table: the rows, with `more` columns, and static tables."""
+        """The relations of a state table by placeholder: the rows, with `more` columns, and static tables."""
         columns = [quote_name(field.name) for field in catalog.stream(state.stream).fields]
         relations: dict[str, DataFrame] = {STREAM_ROWS: good.select(*columns, *more)}
         for placeholder, id in state.statics.items():
@@ -124,36 +124,36 @@ class StreamPart:
             relations[placeholder] = self.core.static_frame(id, table.fields, state.table_versions[id])
         return relations
 
-    def carries(self, panes: Panes, stream: Stream) -> bool:
-        """Whether a pane table sees every row, so that the figures of a run can be added up from its groups."""
+    def has_every_row(self, panes: Panes, stream: Stream) -> bool:
+        """Whether a pane table has every row, so that the counts of a run can be added up from its groups."""
         whole = not panes.conditions or None in panes.conditions
         own_time = panes.time is None or (stream.time is not None and panes.time == micros_sql(quote_name(stream.time)))
         return panes.from_text == STREAM and whole and own_time and not panes.spanned
 
 
-#: Spark's number of a grouping set has one bit a column.
+#: Spark's number of a grouping set has one bit per column.
 MOST_COLUMNS = 60
 
 
-class Carried:
-    """The partials of several pane tables together with the figures of a run, in one small job.
+class CombinedPartials:
+    """The partials of several pane tables and the counts of a run, in one small job.
 
-    Each query costs tens of milliseconds of planning, which is most of the time of a small run; so the tables are the
-    grouping sets of one query, and bad rows are a group of their own in each. Only tables that see every row take
-    part: the groups of any one of them add up to the figures.
+    Planning a query takes tens of milliseconds, most of the time of a small run; so the tables are the grouping sets of
+    one query, with the bad rows as one more group of each. All tables have every row: the groups of any of them add up
+    to the counts.
     """
 
     def __init__(self, tables: list[Panes], stream: Stream, good: str, bound: int | None) -> None:
         self.tables = tables
         self.good = good
-        #: Names for expressions; an expression that several tables have is there once.
+        #: Expression -> its column; tables share equal expressions.
         self._grouped: dict[str, str] = {}
         self._partials: dict[str, str] = {}
         self._keys = {panes.id: [self._name(text, self._grouped, "k") for text in _keys(panes)] for panes in tables}
         self._values = {
             panes.id: [self._name(column.computed, self._partials, "v") for column in panes.columns] for panes in tables
         }
-        #: In one order, whatever that of a table: Spark would give the groups of a set that is there twice twice.
+        #: Distinct sets, with columns in one order: Spark would return the groups of a duplicate set twice.
         self._sets = set(map(self._set, tables))
         time = f"unix_micros({quote_name(stream.time)})" if stream.time is not None else "CAST(NULL AS BIGINT)"
         late = "CAST(0 AS BIGINT)" if bound is None or stream.time is None else f"count_if({time} < {bound})"
@@ -173,7 +173,7 @@ class Carried:
         return len(self._grouped) < MOST_COLUMNS
 
     def text(self) -> str:
-        """The query, over the placeholder of the stream's rows."""
+        """The query over the placeholder of the stream."""
         grouped = ["_good", *self._grouped.values()]
         inner = [f"CASE WHEN _good THEN ({text}) END AS {name}" for text, name in self._grouped.items()]
         items = [f"{text} AS {name}" for text, name in self._partials.items()]
@@ -187,7 +187,7 @@ class Carried:
         )
 
     def split(self, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The partials of each table on the one side, the figures of the run on the other."""
+        """The partials of each table, and the counts of the run."""
         import pyarrow as pa
         import pyarrow.compute as compute
 
@@ -217,11 +217,11 @@ class Carried:
         return partials, values
 
     def _set(self, panes: Panes) -> tuple[str, ...]:
-        """The columns that a table is grouped by, in the order of all of them."""
+        """The columns that a table is grouped by, in their common order."""
         return tuple(name for name in self._grouped.values() if name in self._keys[panes.id])
 
     def _number(self, panes: Panes) -> int:
-        """Spark's number for the set of a table: one bit a column, the first one highest, 1 if it is not in the set."""
+        """Spark's number of a table's grouping set: one bit per column, the first highest; 1: it is not in the set."""
         names = list(self._grouped.values())
         return sum(1 << (len(names) - 1 - at) for at, name in enumerate(names) if name not in self._keys[panes.id])
 
@@ -231,5 +231,5 @@ def _key_names(panes: Panes) -> list[str]:
 
 
 def _keys(panes: Panes) -> list[str]:
-    """The expressions that rows of a pane table are grouped by, the place of a partial last."""
+    """The expressions that rows of a pane table are grouped by, the pane last."""
     return [*(key.expression for key in panes.keys), *window_position_sql(panes, panes.time or "", "spark")]

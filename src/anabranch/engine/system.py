@@ -1,4 +1,4 @@
-"""The system tables: what the ledger knows about itself, as frames."""
+"""The system tables, as frames: the state of a home, from its ledger."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
     "bad_rows": BAD_ROW_FIELDS,
     "late_rows": late.LATE_ROW_FIELDS,
 }
-#: Later than any time Spark can show: an ended stream has no progress to print.
+#: The last time that Spark can show; the progress of an ended stream is later.
 _LATEST = 253402300799_999_999
 
 
@@ -163,7 +163,7 @@ def _runs(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
 
 
 def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
-    """Streams, their partitions or keys where there are several, and views."""
+    """Streams, their partitions or keys if there are several, and views."""
     rows: list[tuple[Any, ...]] = []
     catalog = core.catalog(snapshot)
     for stream in sorted(catalog.of(Stream), key=lambda each: each.name):
@@ -195,7 +195,7 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
 
 
 def _lag(core: Core, stream: Stream, state: StreamState | None) -> int | None:
-    """The bytes of a log outside that a stream has not read; None where there is none, or nobody to ask."""
+    """The bytes of an external log that a stream has not read; None if it has no log, or the log cannot be reached."""
     if state is None or state.last is None:
         return None
     try:
@@ -206,12 +206,12 @@ def _lag(core: Core, stream: Stream, state: StreamState | None) -> int | None:
 
 
 def _disorder(high: int | None, bound: int | None) -> float | None:
-    """How far rows may still be behind the furthest one, in seconds."""
+    """The distance from the latest row back to the progress, in seconds."""
     return None if high is None or bound is None else max(0, high - bound) / 1_000_000
 
 
 def _late_by_view(core: Core, snapshot: Snapshot) -> dict[str, int]:
-    """How many rows came for windows of each view after they were shown."""
+    """The number of late rows of each view."""
     from pyarrow import parquet
 
     found: dict[str, int] = {}
@@ -245,7 +245,7 @@ def _views(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
 
 
 def _nodes(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
-    """The nodes of each view; state that several share is counted for each."""
+    """The nodes of each view; shared state is counted for each node."""
     catalog = core.catalog(snapshot)
     rows: list[tuple[Any, ...]] = []
     for view in catalog.in_order():
@@ -271,20 +271,20 @@ def _tables(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
 
 
 def _lookups(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
-    """What it took to ask the tables outside, since the home was opened."""
+    """The lookups in external tables since the home was opened."""
     rows: list[tuple[Any, ...]] = []
     catalog = core.catalog(snapshot)
     hinted = {lookup.table for view in catalog.of(View) for lookup in view.query.asks}
     tables = [each for each in catalog.of(Table) if each.asked or each.id in hinted]
     for table in sorted(tables, key=lambda each: each.name):
-        asker = core.askers.get(table.id)
+        asker = core.lookup_clients.get(table.id)
         tally = asker.tally if asker is not None else LookupCounts()
         rows.append((table.name, tally.requests, tally.keys, tally.rows, tally.retries, tally.remembered))
     return rows
 
 
 def sinks(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
-    """The sinks with the last version that each has written, read where it was written."""
+    """The sinks, each with the last version that it has written, according to its target."""
     catalog = core.catalog(snapshot)
     rows: list[tuple[Any, ...]] = []
     for sink in sorted(catalog.of(Sink), key=lambda each: each.name):

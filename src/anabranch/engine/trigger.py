@@ -30,7 +30,7 @@ class Records:
     """The new records of one key in a commit."""
 
     count: int = 0
-    places: list[int] = field(default_factory=list)  # in the order of arrival, where that matters
+    positions: list[int] = field(default_factory=list)  # in the order of arrival, where that matters
 
 
 @dataclass(frozen=True)
@@ -183,9 +183,9 @@ class Timers:
         upto = {}
         for key in fired:
             take = chosen[key].take
-            places = records[key].places if key in records else []
-            if take is not None and places:
-                upto[key] = places[take - 1] if take else -1
+            positions = records[key].positions if key in records else []
+            if take is not None and positions:
+                upto[key] = positions[take - 1] if take else -1
         return Fired(fired, upto, files)
 
     def _on_driver(self, view: View, snapshot: Snapshot) -> PendingKeys:

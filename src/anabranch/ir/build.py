@@ -337,7 +337,7 @@ class Builder:
         times = event_times(rel)
         if len(times) != 1:
             names = " or ".join(column.name for column in times)
-            what = f"{names} can be the time" if times else "nothing tells which column the time is in"
+            what = f"{names} can be the time" if times else "it is not clear which column has the time"
             raise self._error(span, what, hint)
         return times[0]
 

@@ -138,7 +138,7 @@ class Reader:
         found = self.queries.get(tokens[index + 1].start)
         if found is None:
             span = Span(tokens[index].start, tokens[closing(tokens, index)].end)
-            raise NotSupported("a query cannot stand here", text=self.text, at=span)
+            raise NotSupported("a query is not possible here", text=self.text, at=span)
         return found
 
     def _name(self, chain: Chain, token: Token, alone: bool) -> list[_Piece]:
@@ -152,7 +152,7 @@ class Reader:
         found = self.scope.find(self.text, chain.parts, chain.span)
         if found is not None:
             if len(chain.parts) == 1 and not alone and token.kind == WORD and token.text.lower() in _IN_EXPRESSIONS:
-                what = f"{token.text} can be a column or a word of the language"
+                what = f"{token.text} can be a column or a keyword"
                 hint = f"if it is the column, quote it: `{token.text}`"
                 raise NotSupported(what, text=self.text, at=token, hint=hint)
             column, taken = found

@@ -168,7 +168,7 @@ class Source:
     version: int | None = None
     provisional: bool = False
     key: str = ""  # distinguishes reads of one file with different options
-    asked: bool = False  # an external table, looked up by key
+    looked_up: bool = False  # an external table, looked up by key
 
 
 @dataclass(frozen=True)

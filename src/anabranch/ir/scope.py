@@ -37,9 +37,7 @@ class Scope:
         found = self._qualified(parts) or self._plain(parts)
         if found is not None and len(found[0]) > 1:
             owners = ", ".join(f"{each.qualifier or '?'}.{parts[0]}" for each in self.relations if each.named(parts[0]))
-            raise SqlError(
-                f"{'.'.join(parts)} can be more than one column", text=text, at=span, hint=f"say which: {owners}"
-            )
+            raise SqlError(f"{'.'.join(parts)} is ambiguous", text=text, at=span, hint=f"qualify it: {owners}")
         if found is not None:
             return found[0][0], found[1]
         return self.outer.find(text, parts, span) if self.outer is not None else None

@@ -67,7 +67,7 @@ def prepare(draft: Draft, before: Snapshot, tables: DeltaTables, at: str, intent
         bounds=dict(draft.bounds),
         ready=dict(draft.ready),
         passed=dict(draft.passed),
-        places=dict(draft.places),
+        backends=dict(draft.backends),
     )
     # Values that JSON cannot hold must be found now.
     record_to_bytes(record)
@@ -99,7 +99,7 @@ def _check_change(table: str, change: TableChange, live: dict[str, DataFile] | N
     for path in change.remove:
         if path not in there:
             raise LedgerError(
-                f"File {path} cannot be taken out of table {table}, which does not hold it.",
+                f"File {path} cannot be removed from table {table}, which does not hold it.",
                 hint="read the state again under the commit lock: another commit replaced the file",
             )
     names = [*change.remove, *(file.path for file in change.add)]

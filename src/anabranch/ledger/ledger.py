@@ -146,7 +146,7 @@ class Ledger:
 
     def _no_home(self) -> LedgerError:
         return LedgerError(
-            f"There is no home at {self.home}.", hint="check the path; opening it for writing makes a new one"
+            f"There is no home at {self.home}.", hint="check the path; opening it for writing creates one"
         )
 
     def _open_for_reading(self) -> None:

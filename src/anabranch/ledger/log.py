@@ -131,7 +131,7 @@ class RecordLog:
             files.publish(path, record_to_bytes(record))
         except FileExistsError:
             raise LedgerError(
-                f"Version {record.version} exists already: another process wrote {path}, without the lock.",
+                f"Version {record.version} already exists: another process wrote {path}, without the lock.",
                 hint="close this home and open it again; see that only one process writes to it",
             ) from None
 

@@ -125,7 +125,7 @@ class Contents:
     bounds: Mapping[str, int] = field(default_factory=dict)  # the progress of views, by id
     ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # and what their last runs could have reached
     passed: Mapping[str, int | None] = field(default_factory=dict)  # and past idle streams; None: forget it
-    places: Mapping[str, str] = field(default_factory=dict)  # where nodes were computed, and why not elsewhere, by id
+    backends: Mapping[str, str] = field(default_factory=dict)  # what computed nodes, and why, by id
 
 
 @dataclass(frozen=True)
@@ -240,8 +240,8 @@ def record_to_bytes(record: Record) -> bytes:
         parts["ready"] = {name: list(reached) for name, reached in record.ready.items()}
     if record.passed:
         parts["passed"] = dict(record.passed)
-    if record.places:
-        parts["places"] = dict(record.places)
+    if record.backends:
+        parts["places"] = dict(record.backends)
     return dump(parts) + b"\n"
 
 
@@ -377,7 +377,7 @@ def record_from_bytes(data: bytes) -> Record:
             name: _optional(expect_int, bound, "a bound")
             for name, bound in expect_object(parts.get("passed", {}), "passed").items()
         },
-        places={
+        backends={
             name: expect_text(place, "a place")
             for name, place in expect_object(parts.get("places", {}), "places").items()
         },

@@ -142,7 +142,7 @@ class DeltaTables:
         if table_id not in before.files:
             if schema is None:
                 raise LedgerError(
-                    f"Table {table_id} does not exist, and the commit has no schema to make it.",
+                    f"Table {table_id} does not exist, and the commit has no schema to create it.",
                     hint="give the schema of a new table in Draft.schemas",
                 )
             written = delta_schema(schema)
@@ -331,6 +331,6 @@ def _widened(table_id: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> t
             raise LedgerError(
                 f"Column {column['name']} of table {table_id} is {there['type']}, and the commit has "
                 f"{column['type']} for it.",
-                hint="a column keeps its type; give the new one another name, or make a new table",
+                hint="a column keeps its type; give the new one another name, or create a new table",
             )
     return ({"type": "struct", "fields": [*old["fields"], *columns]}, columns) if columns else None

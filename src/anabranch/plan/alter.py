@@ -292,7 +292,7 @@ def missing(stream: Stream, runs: int, since: int) -> str | None:
         return f"stream {stream.name} keeps no rows of the past"
     if stream.kept_since > since:
         return f"stream {stream.name} keeps its rows from run {stream.kept_since} on, and run {since} is needed"
-    return f"the view starts with run {since} of stream {stream.name}, whose rows do not say which run they came in"
+    return f"the view starts with run {since} of stream {stream.name}, whose rows have no run numbers"
 
 
 # ------------------------------------------------------------------------------------------------ three lists

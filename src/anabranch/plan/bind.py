@@ -158,7 +158,7 @@ class Binder:
             raise refuse(
                 self.text,
                 relation.version_span or relation.span,
-                "what is current when a row comes depends on when it comes, and is known of static tables only",
+                "the current version depends on when a row arrives, and only static tables have one",
                 "join by the event time: FOR SYSTEM_TIME AS OF a.ts",
             )
         if relation.refreshable is not None:
@@ -207,7 +207,8 @@ class Binder:
         at = "" if relation.version is None else f":{relation.version}"
         if relation.provisional:
             if kind != "view":
-                raise self._error(relation, f"{found.name} is a {kind}: all of it is final", "only views wait")
+                hint = "only views have others"
+                raise self._error(relation, f"{found.name} is a {kind}: all of its rows are final", hint)
             at = ":provisional"
         prefix = f"@{kind[0]}:"
         if kind == "stream" and self._numbered(relation):
@@ -222,7 +223,7 @@ class Binder:
         if len(given) == 1 and self.catalog.find(given[0].name) is not None and name.lower() not in builtin():
             place = Span(relation.span.start, relation.span.start + len(name))
             message = f"there is no function {place.of(self.text)} in FROM"
-            hint = "if it is one of windows, install or import what brings its window type"
+            hint = "if it is a window function, install or import the package of its window type"
             raise UnknownFunction(message, text=self.text, at=place, hint=hint)
         if kind is not None:
             what = f"{name} is a source of streams"
@@ -281,7 +282,7 @@ class Binder:
             if any(stream.time is None for stream in streams):
                 names = []
         if len(names) != 1:
-            what = "nothing tells which column the time is in" if not names else f"{' or '.join(names)} can be the time"
+            what = "it is not clear which column has the time" if not names else f"{' or '.join(names)} can be the time"
             raise refuse(self.text, span, what, hint)
         return names[0]
 
@@ -333,7 +334,7 @@ class Binder:
                 self.text,
                 mark.span,
                 f"a watermark belongs to one stream, and {'several are' if streams else 'none is'} read here",
-                f"leave the function out, and put {clause} into CREATE STREAM",
+                f"remove the function, and put {clause} into CREATE STREAM",
             )
         (stream,) = streams.values()
         declared = None
@@ -366,8 +367,8 @@ class Binder:
             raise refuse(
                 self.text,
                 span,
-                f"{name} is a {kind}, and its changes reach every answer anyway",
-                "REFRESHABLE stands behind a static table: leave it out here",
+                f"{name} is a {kind}, and its changes reach all answers anyway",
+                "REFRESHABLE only applies to static tables: remove it",
             )
 
     def _live(self, relation: Relation, around: frozenset[str]) -> Iterator[tuple[str, str]]:

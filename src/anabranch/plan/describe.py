@@ -180,7 +180,7 @@ def tables_of(view: View, catalog: Catalog) -> tuple[str, ...]:
         found.append(view.changes_table)
     if view.emission.mode == "triggers":
         found.append(view.pending_table)
-    found += [view.left_out_table(input) for input in view.leaves_out]
+    found += [view.dropped_table(input) for input in view.drops_late_of]
     return tuple(dict.fromkeys(found))
 
 
@@ -386,7 +386,7 @@ class _Describer:
                 if view.emission.closing and view.progress.ends
                 else "its rows touch"
             )
-            touched = "have windows that close" if view.emission.closing and view.leaves_out else touched
+            touched = "have windows that close" if view.emission.closing and view.drops_late_of else touched
             lines.append(f"after a run, the keys that {touched} are computed anew{within_band}, {where}")
         elif view.join.steps:
             lines.append("after a run, the rows near its own in time are joined anew, with it and without it")
@@ -508,8 +508,8 @@ class _Describer:
         if view.emission.mode == "triggers":
             bound = "grows with time" if view.progress.times else "bounded by the number of keys"
             yield State(view.pending_table, f"what waits to fire: one row a key; {bound}", not view.progress.times)
-        for input in view.leaves_out:
-            yield State(view.left_out_table(input), "the late rows that were left out; grows with them", False)
+        for input in view.drops_late_of:
+            yield State(view.dropped_table(input), "the late rows that were left out; grows with them", False)
 
     def _shown(self, view: View) -> State:
         """The state of what a view shows: its changes, which are compacted where nothing reads them one by one."""

@@ -73,8 +73,8 @@ def choose(block: SelectBlock, panes: PaneBlock, context: PaneContext, text: str
         return _Raising(block, panes, context).choice(asked)
     except NotApplicable as why:
         if asked and span is not None:
-            what = f"this join cannot stand above partials of the stream: {why}"
-            raise refuse(text, span, what, "leave the hint out") from None
+            what = f"this join cannot be computed above partials of the stream: {why}"
+            raise refuse(text, span, what, "remove the hint") from None
         return Choice(asked, costs=str(why))
 
 

@@ -22,7 +22,7 @@ def filled(text: str, block: SelectBlock) -> tuple[SelectBlock, frozenset[int]]:
         if key.column not in bounds and key.origin is not None:
             what, hint = (
                 "a window without rows has nothing to group by",
-                "group by the window alone, or leave FILLED out",
+                "group by the window alone, or remove FILLED",
             )
             raise refuse(text, key.origin, what, hint)
     made = block.map(_here)

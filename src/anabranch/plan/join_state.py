@@ -48,7 +48,7 @@ def in_memory(view: View, catalog: Catalog) -> list[str]:
 
 def _late(view: View) -> str:
     """What happens to a row that arrives after its partners were dropped."""
-    if view.leaves_out:
+    if view.drops_late_of:
         return "is left out (LATE DROP)"
     return "finds none (LATE DROP)" if view.emission.late == "drop" else "finds its partners in the ledger"
 

@@ -91,7 +91,7 @@ class _Search:
         hint = f"compare a column of it with one stream or view on its left: ON {name}.id = s.id"
         if not asking:
             raise refuse(
-                self.text, self._span, f"{name} is looked up by key, and no condition of this join gives a key", hint
+                self.text, self._span, f"{name} is looked up by key, and no condition of this join contains a key", hint
             )
         if not searchable(str(self.table.source), self.table.options):
             what = f"{name} can only be looked up by equal whole numbers, texts, booleans and days"

@@ -29,7 +29,16 @@ from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.lookup_keys import LookupKey, find_lookup_key
 from anabranch.plan.name_resolution import placeholder
-from anabranch.plan.view import ASKED, Beginning, NodeEmission, NodeProgress, NodeQuery, TableLookup, View, leading_time
+from anabranch.plan.view import (
+    LOOKUP_VERSION,
+    Beginning,
+    NodeEmission,
+    NodeProgress,
+    NodeQuery,
+    TableLookup,
+    View,
+    leading_time,
+)
 from anabranch.render.blocks import plain_name
 from anabranch.sql.durations import is_unit
 from anabranch.sql.syntax import Query, Relation
@@ -68,15 +77,15 @@ def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
             continue
         for relation in select.relations:
             if relation.window is not None and relation.window.counts_by_key:
-                what = "these windows are made by all rows that are joined, and REFRESHABLE joins behind them"
-                raise refuse(text, relation.span, what, "make a view of the windows, and join that")
+                what = "these windows depend on all joined rows, and REFRESHABLE joins after them"
+                raise refuse(text, relation.span, what, "create a view of the windows, and join that")
     for relation in query.relations():
         if relation.refreshable is None:
             continue
         table = lookup_table(Binder(text, catalog, query), relation)
         if table is not None:
             what = f"{table.name} is looked up by key: the matches of a row are kept, and nothing is refreshed"
-            raise refuse(text, relation.refreshable, what, "leave REFRESHABLE out")
+            raise refuse(text, relation.refreshable, what, "remove REFRESHABLE")
 
 
 def only_joined(planner: Planner, scan: Scan, table: Table) -> SqlError:
@@ -87,7 +96,7 @@ def only_joined(planner: Planner, scan: Scan, table: Table) -> SqlError:
 
 def reads_lookup_table(block: SelectBlock) -> bool:
     """Whether a relation of a SELECT is a table that is looked up by key."""
-    return any(each.scan is not None and each.scan.source.asked for each in block.sources)
+    return any(each.scan is not None and each.scan.source.looked_up for each in block.sources)
 
 
 def place_lookups(planner: Planner, block: SelectBlock) -> SelectBlock:
@@ -128,7 +137,7 @@ class _Placing:
             )
         if item.window is not None:
             raise self.planner.refuse(
-                item.window, f"{table.name} is looked up as it is now", "leave out what is around it"
+                item.window, f"{table.name} is looked up as it is now", "remove what is around it"
             )
 
     def _replace(self, live: int, tables_by_index: Mapping[int, tuple[Table, LookupKey]]) -> None:
@@ -139,7 +148,7 @@ class _Placing:
         if self.planner.numbered(scan):
             raise self.planner.refuse(
                 scan,
-                "the rows of this relation are kept with what a lookup found, and without row numbers",
+                "the rows of this relation are stored with the result of a lookup, without row numbers",
                 "number them in a query: FROM (SELECT ...) t JOIN ...",
             )
         exposed = item.label or "__rows"
@@ -211,7 +220,7 @@ class _Placing:
             times, clock = ({known.time: 1} if known.time is not None else {}), "event"
         else:
             times, clock = dict(known.progress.times), known.progress.clock
-        fields = (*known.fields, Field(ASKED, "bigint"), *(Field(each.name, each.type) for each in lists))
+        fields = (*known.fields, Field(LOOKUP_VERSION, "bigint"), *(Field(each.name, each.type) for each in lists))
         query = NodeQuery(
             f"SELECT * FROM {quote_name(name)}",
             streams={name: known.id} if isinstance(known, Stream) else {},

@@ -46,7 +46,7 @@ class NameResolver:
         if isinstance(target, View) and not reference.provisional:
             return Found(source, target.shown_fields, tuple(binder.times_of(target)))
         if isinstance(target, Table):
-            return Found(replace(source, asked=bool(target.asked)), target.fields)
+            return Found(replace(source, looked_up=bool(target.asked)), target.fields)
         return Found(source, tuple(self.columns(reference)))
 
     def analyze(self, text: Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:

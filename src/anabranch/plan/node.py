@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 NO_STREAM = "its FROM clause reads no stream"
 #: The position of a record in its run, and the placeholder of the last position that each key may show.
-PLACE = "_place"
+POSITION = "_place"
 TAKES = "@takes"
 
 
@@ -111,7 +111,7 @@ class NodeMaker:
                 self.streams[name], self.schemas[name] = known.id, known.seen_as(name)
             elif source.kind == "table":
                 assert isinstance(known, Table)
-                if source.asked:
+                if source.looked_up:
                     raise only_joined(self.planner, scan, known)
                 self.tables[name], self.schemas[name] = known.id, known.fields
             else:
@@ -219,7 +219,7 @@ class NodeMaker:
         written = text()
         schemas = dict(self.schemas)
         if self.counted is not None:
-            schemas[self.counted] = (*schemas[self.counted], Field(PLACE, "bigint"))
+            schemas[self.counted] = (*schemas[self.counted], Field(POSITION, "bigint"))
             # The types are only known after this analysis; a void column can be compared with any type.
             schemas[TAKES] = (*(Field(f"__k{index}", "void") for index in range(self.parts)), Field("__upto", "bigint"))
         return self.planner.planning.analyze(written, schemas)
@@ -305,8 +305,8 @@ class NodeMaker:
             if isinstance(known, View) and known.emission.as_changes and emit != "read":
                 raise self.planner.refuse(
                     item.rel,
-                    f"{known.name} shows changes, and changes of changes are not kept",
-                    "read the query that it shows the changes of, or leave the emission clause out",
+                    f"{known.name} shows changes, and changes of changes are not stored",
+                    "read the query that it shows the changes of, or remove the emission clause",
                 )
         by_key = self.planner.by_key and not parts_of([item.name or "" for item in block.items])
         keying = find_keys(block, by_key=by_key)
@@ -373,7 +373,7 @@ class NodeMaker:
         text = FromText(block, self.writer)
         same = " AND ".join(f"__t.__k{i} <=> ({text.expr(part.expr)})" for i, part in enumerate(keying.parts)) or "true"
         upto = f"(SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same})"
-        shown = f"coalesce({PLACE} <= {upto}, true)"
+        shown = f"coalesce({POSITION} <= {upto}, true)"
         if self.inputs.by_row(live[0]):
             self.guard = Expr((shown,))
         else:  # rows after it must not make windows either
@@ -534,7 +534,7 @@ class NodeMaker:
                 return (Touch(name, _numbered(self.sql(block), keys)),)
             asked = tuple(ShownItem(part.expr, f"k{index}") for index, part in enumerate(keying.parts))
             if self.counted is not None:
-                asked = (*asked, ShownItem(Expr((PLACE,)), PLACE))
+                asked = (*asked, ShownItem(Expr((POSITION,)), POSITION))
             if not self.inputs.by_row(live[0]):  # each row that makes windows, once
                 text = FromText(replace(block, sources=(replace(item, rel=_rows_of(item)),)), self.writer)
                 chosen = ", ".join(f"{text.expr(each.expr)} AS {quote_name(each.name or '')}" for each in asked)
@@ -685,4 +685,4 @@ def refuse_keys(text: str, query: Query, keys: Sequence[Field]) -> None:
             what, hint = f"has a collation ({key.type}), which files do not keep", "use lower(...) of the text"
         else:
             continue
-        raise refuse(text, query.span, f"the changes of this query cannot be kept: its key {key.name} {what}", hint)
+        raise refuse(text, query.span, f"the changes of this query cannot be stored: its key {key.name} {what}", hint)

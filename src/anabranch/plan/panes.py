@@ -223,7 +223,7 @@ def stream_and_tables(block: SelectBlock, catalog: Catalog) -> tuple[int, Stream
             if stream is not None:
                 return "it joins two streams"
             stream = index, target
-        elif isinstance(target, Table) and isinstance(rel, Scan) and rel.source.asked:
+        elif isinstance(target, Table) and isinstance(rel, Scan) and rel.source.looked_up:
             return f"it looks up {target.name} by key"
         elif isinstance(target, Table) and rel is item.rel:
             tables.append(target)
@@ -295,7 +295,7 @@ class _Search:
             if found is None:
                 return f"{written} cannot be merged from partials"
             if strategy is not None and strategy.name == BINS and not _taken_out(found):
-                return f"{written} cannot be taken out of a sum again"
+                return f"{written} cannot be subtracted from a sum"
             condition = text.expr(call.filter) if call.filter is not None else None
             calls.append(PaneCall(call, written, _key(call), tuple(arguments), condition, found, call.type))
         return PaneBlock(

@@ -84,16 +84,16 @@ def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
         raise refuse(
             text,
             Span(token.start, token.end),
-            f"{token.text} {what}, so a view of it has no lasting answer",
-            "compute it where the rows are made, or leave it out of the view and use it when reading the view",
+            f"{token.text} {what}, so a view of it has no stable answer",
+            "compute it where the rows are produced, or use it in the query that reads the view",
         )
     for sample in (each.sample for each in query.relations()):
         if sample is not None:
             raise refuse(
                 text,
                 sample.span,
-                "TABLESAMPLE takes other rows each time, so a view of it has no lasting answer",
-                "WHERE pmod(hash(id), 100) < 10 takes the same rows each time; or sample what the view gives",
+                "TABLESAMPLE picks other rows each time, so a view of it has no stable answer",
+                "WHERE pmod(hash(id), 100) < 10 picks the same rows each time; or sample the rows of the view",
             )
     if not kept and not query.emits:
         return
@@ -101,8 +101,8 @@ def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
         raise refuse(
             text,
             span,
-            f"{name} changes the answer without a row, and the changes of a view are those that rows make",
-            "without a clause, a view of the clock is computed when it is read; or use the clock in that read",
+            f"{name} changes the answer without new rows, and views only emit changes caused by rows",
+            "remove the emission clause, so that it is computed when read; or use the clock when reading it",
         )
 
 

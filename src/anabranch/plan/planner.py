@@ -477,8 +477,8 @@ class Planner:
                 raise refuse(
                     self.text,
                     emission.span,
-                    "LATE DROP is about windows that were shown, or rows that a join has let go, and here is neither",
-                    "leave it out; or join streams within a time: b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 HOUR",
+                    "LATE DROP needs windows that close, or a join with bounds in time, and this query has neither",
+                    "remove it; or join streams within a time: b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 HOUR",
                 )
             return view
         windows = [each.window for each in rel.walk() if isinstance(each, Windowed)]
@@ -494,7 +494,7 @@ class Planner:
                 self.text,
                 emission.span,
                 "TRIGGER needs an aggregate: this query emits each row as it arrives",
-                "add GROUP BY, or leave the trigger out",
+                "add GROUP BY, or remove the trigger",
             )
         if view.progress.clock != "event":
             view_checks.refuse_budget(self.text, emission, "these windows do not close by event time")
@@ -547,8 +547,8 @@ class Planner:
             self.text,
             emission.span,
             "not every part of this query has a window that closes",
-            "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over windows of a column that progresses,"
-            " and window_end among what is shown",
+            "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over windows of an event time,"
+            " and window_end in the SELECT list",
         )
 
     def _hand_down(self, view: View, emission: Emission, rel: Rel, block: SelectBlock) -> bool:

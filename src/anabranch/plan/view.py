@@ -18,7 +18,7 @@ from anabranch.plan.states import BlockUse
 from anabranch.types import Field
 
 #: The column of a node that looks up external tables: the version of the run that did.
-ASKED = "_asked"
+LOOKUP_VERSION = "_asked"
 #: The columns that EMIT STREAM adds: whether a row is retracted, when, and which change of its key it is.
 STREAM_FIELDS = (Field("undo", "string"), Field("ptime", "timestamp"), Field("ver", "bigint"))
 
@@ -291,15 +291,15 @@ class View:
     def pending_table(self) -> str:
         return f"{self.id}.pending{self._generation}"
 
-    def left_out_table(self, input: str) -> str:
+    def dropped_table(self, input: str) -> str:
         """The table of the dropped rows of an input."""
         return f"{self.id}.left_out{self.inputs.index(input)}{self._generation}"
 
     @property
     def own_tables(self) -> tuple[str, ...]:
         """All ledger tables that only it uses, whether they exist or not."""
-        left_out = (self.left_out_table(input) for input in self.leaves_out)
-        return (self.changes_table, self.pending_table, *left_out)
+        dropped = (self.dropped_table(input) for input in self.drops_late_of)
+        return (self.changes_table, self.pending_table, *dropped)
 
     @property
     def _generation(self) -> str:
@@ -371,7 +371,7 @@ class View:
         return self.operator in ("stateless", "join")
 
     @property
-    def leaves_out(self) -> tuple[str, ...]:
+    def drops_late_of(self) -> tuple[str, ...]:
         """The inputs whose rows are dropped for good if they are too late: an answer of windows that depend on other
         rows, or of joins that show rows without partners, cannot be corrected for one row."""
         emission, ends = self.emission, self.progress.ends

@@ -73,8 +73,8 @@ def begun(planned: Planned, catalog: Catalog, planning: PlanningContext) -> Plan
 def _refuse_recursive(text: str, query: Query) -> None:
     for each in query.queries():
         if each.ctes and each.tokens[1].upper == "RECURSIVE":
-            what = "the changes of a query with WITH RECURSIVE are not kept"
-            raise refuse(text, each.span, what, "make a table of it: CREATE TABLE t AS WITH RECURSIVE ...")
+            what = "the changes of a query with WITH RECURSIVE cannot be stored"
+            raise refuse(text, each.span, what, "create a table of it: CREATE TABLE t AS WITH RECURSIVE ...")
 
 
 def closing_by_panes(view: View, emission: Emission) -> View:
@@ -115,7 +115,7 @@ def refuse_own_names(text: str, query: Query, fields: Sequence[Field], emit: str
     """Refuse output columns with the names of the columns of changes."""
     taken = next((each for each in fields if _OWN.fullmatch(each.name)), None)
     if taken is not None and emit != "read":
-        what = f"the name {taken.name} is taken: a change has a column of this name beside those of the query"
+        what = f"the name {taken.name} is taken: a change has a column of this name in addition to those of the query"
         raise refuse(text, query.span, what, "give the column another name with AS")
 
 
@@ -144,10 +144,10 @@ def check_type(field: Field, text: str, query: Query) -> None:
     """Refuse a column that neither a table nor an answer can hold."""
     if re.search(r"\b(interval$|interval (year|month)|interval[,>]|time\()", field.type):
         raise WrongType(
-            f"the column {field.name} is of type {field.type.upper()}, which cannot be kept",
+            f"the column {field.name} is of type {field.type.upper()}, which cannot be stored",
             text=text,
             at=query.head,
-            hint="make it a text, CAST(... AS STRING), or a number",
+            hint="cast it to a string, CAST(... AS STRING), or to a number",
         )
 
 
@@ -157,7 +157,7 @@ def refuse_stars(text: str, query: Query, bound: Bound, catalog: Catalog) -> Non
     growing = next((stream.name for stream in targets if stream.on_schema_change == "add"), None)
     for item in (item for select, _ in query.selects() for item in select.items if item.star and growing is not None):
         raise NotSupported(
-            f"the view would change when stream {growing} gets columns: it was made with ON SCHEMA CHANGE ADD",
+            f"the view would change when stream {growing} gets columns: it was created with ON SCHEMA CHANGE ADD",
             text=text,
             at=item.tokens[0].span.to(item.tokens[-1].span),
             hint="name the columns of the view",
@@ -173,8 +173,8 @@ def refuse_start(text: str, query: Query, bound: Bound, start: str | int) -> Non
             raise refuse(
                 text,
                 span,
-                f"START AT {at} is about the rows of streams, and this is a view, which is read as a whole",
-                "say START AT where that view is made, or put a condition on the event time here",
+                f"START AT {at} applies to the rows of streams, and this is a view, which is read as a whole",
+                "put START AT into the definition of that view, or add a condition on the event time here",
             )
 
 
@@ -200,7 +200,7 @@ def refuse_budget(text: str, emission: Emission, reason: str) -> None:
             text,
             emission.span,
             f"AT MOST does not apply here: {reason}",
-            "leave AT MOST out, or GROUP BY window_start, window_end over TUMBLE or HOP of the event time",
+            "remove AT MOST, or GROUP BY window_start, window_end over TUMBLE or HOP of the event time",
         )
 
 
@@ -214,7 +214,7 @@ def refuse_late(text: str, view: View, emission: Emission, ends: Ends | None) ->
         text,
         emission.span,
         f"{clause} needs to know which rows are late, and the windows of this query do not show it",
-        f"leave {clause} out: late rows then correct what was shown",
+        f"remove {clause}: late rows then correct what was shown",
     )
 
 

@@ -99,7 +99,7 @@ class Folder:
             if not self.path.is_dir():
                 raise SinkError(
                     f"the folder {self.path} is gone",
-                    hint="bring it back; or make an empty one, and the whole answer is written there first",
+                    hint="restore it; or create an empty one, and the whole answer is written there first",
                 ) from None
             found = self._names()
             if not found:
@@ -116,7 +116,7 @@ class Folder:
             marker = None
         if marker != self.owner.to_json():
             raise SinkError(
-                f"the folder {self.path} belongs to another sink: so says {MARKER} in it",
+                f"the folder {self.path} belongs to another sink, according to {MARKER} in it",
                 hint="give each sink a folder of its own",
             )
         return True

@@ -90,7 +90,7 @@ class DatabaseSink(ABC):
                 if cursor.fetchall() or [column[0] for column in cursor.description] != names:
                     raise SinkError(
                         f"{self.place} has a table {self.table} already",
-                        hint="a sink makes its own: give another name, or drop that table",
+                        hint="a sink creates its own: give another name, or drop that table",
                     )
                 return  # made for a sink that never came to be
             cursor.execute(f"CREATE TABLE {self.name} ({', '.join(columns)}){self.engine}")
@@ -101,7 +101,7 @@ class DatabaseSink(ABC):
         with self.transaction() as cursor:
             for parts in (self.parts, [*self.parts[:-1], POSITIONS]):
                 if not self.exists(cursor, parts):
-                    hint = "bring it back, or drop the sink"
+                    hint = "restore it, or drop the sink"
                     raise SinkError(f"{self.place} has no table {'.'.join(parts)} any more", hint=hint)
             cursor.execute(f"SELECT version FROM {self.positions} WHERE sink = %s", [self.owner.application])
             found = cursor.fetchall()
@@ -150,9 +150,9 @@ class DatabaseSink(ABC):
             some = {key: gone[key] for key in keys[start : start + _AT_ONCE]}
             if self.delete(cursor, some) != sum(some.values()):
                 raise SinkError(
-                    f"the table {self.table} of {self.place} lacks rows that version {version} takes back:"
-                    " somebody else changed it",
-                    hint="restore it; or drop the sink, and make it anew with another table",
+                    f"the table {self.table} of {self.place} lacks rows that version {version} retracts:"
+                    " another process changed it",
+                    hint="restore it; or drop the sink, and recreate it with another table",
                 )
         self.insert(
             cursor, [*names, ROW], [(*known[key], key) for key, count in net.items() for _ in range(max(0, count))]
@@ -195,7 +195,7 @@ class DatabaseSink(ABC):
         if found is None:
             raise SinkError(
                 f"the column {field.name} is {field.type.upper()}, for which {self.kind} has no type",
-                hint=f"make it a text: to_json({field.name}) AS {field.name}",
+                hint=f"turn it into a string: to_json({field.name}) AS {field.name}",
             )
         return found
 

@@ -79,7 +79,7 @@ class _Delta:
         if recorded is None:
             raise SinkError(
                 f"the Delta table {self.folder.path} has no commit of this sink",
-                hint="move it away, and the whole answer is written anew; or drop the sink",
+                hint="move it away, and the whole answer is written again; or drop the sink",
             )
         return int(recorded)
 
@@ -194,9 +194,9 @@ class DeltaRows(_Delta):
         )
         if any(count < 0 for count in rows.column("_diff").to_pylist()):
             raise SinkError(
-                f"the Delta table {self.folder.path} lacks rows that version {version} takes back:"
-                " somebody else changed it",
-                hint="restore it; or drop the sink, and make it anew with an empty folder",
+                f"the Delta table {self.folder.path} lacks rows that version {version} retracts:"
+                " another process changed it",
+                hint="restore it; or drop the sink, and recreate it with an empty folder",
             )
         self._replace(version, table, touched, repeated(rows))
 

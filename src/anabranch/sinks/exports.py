@@ -58,7 +58,7 @@ def place(to: str, overwrite: bool, *, plain: str | None = None, replace: str = 
 
 
 def _exists(named: object, replace: str) -> UsageError:
-    return UsageError(f"{named} exists already", hint=f"name another file, or replace it with {replace}")
+    return UsageError(f"{named} already exists", hint=f"name another file, or replace it with {replace}")
 
 
 def write_text(path: Path, text: str, *, overwrite: bool) -> None:

@@ -73,7 +73,7 @@ class KafkaTopic:
         try:
             future.result()
         except Exception as error:
-            raise SinkError(f"the topic {self.topic} could not be made: {error}", hint="make it by hand") from None
+            raise SinkError(f"the topic {self.topic} could not be created: {error}", hint="create it by hand") from None
 
     def position(self) -> int | None:
         """The last version that is wholly in the topic, as its last messages say."""
@@ -88,8 +88,8 @@ class KafkaTopic:
         # One that was never written to is empty from the start; aborted messages leave offsets behind, and no others.
         if any(each.low for each in partitions):
             raise SinkError(
-                f"no message of this sink is left in the topic {self.topic}, so how far it was is not known",
-                hint="keep messages for longer (retention.ms); drop the sink, and make another one with a new topic",
+                f"no message of this sink is left in the topic {self.topic}, so its position is not known",
+                hint="keep messages for longer (retention.ms); drop the sink, and create another one with a new topic",
             )
         return None
 

@@ -77,7 +77,7 @@ def folder_kind(
         doc=doc,
         example=example,
         options=(
-            Option(name="path", doc="a folder of its own, made if it is not there", required=True),
+            Option(name="path", doc="a folder of its own, created if it does not exist", required=True),
             *own,
             Option(
                 name="mode",

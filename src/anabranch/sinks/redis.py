@@ -61,7 +61,7 @@ class RedisHashes:
         if {name: recorded.get(name.encode()) for name in self._owner} != self._owner:
             raise SinkError(
                 f"the keys {self.prefix}* of Redis at {self.server.name} are not those of this sink",
-                hint="delete them, and the whole answer is written anew; or drop the sink",
+                hint="delete them, and the whole answer is written again; or drop the sink",
             )
         return int(recorded[b"version"]) if b"version" in recorded else None
 

@@ -66,7 +66,7 @@ class Webhook:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            hint = "delete it, and the whole answer is posted anew"
+            hint = "delete it, and the whole answer is posted again"
             raise SinkError(f"the note {self._note} cannot be read: {error}", hint=hint) from error
 
     def start(self, version: int, rows: Any) -> None:

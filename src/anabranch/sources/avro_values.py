@@ -131,12 +131,12 @@ def check(options: Mapping[str, Any]) -> None:
     if len(given) != 1:
         raise SourceError("avro needs either a schema or a registry", hint='schema => \'{"type": "record", ...}\'')
     if "registry" in options and not str(options["registry"]).startswith(("http://", "https://")):
-        raise SourceError(f"{options['registry']!r} is no address of a registry", hint="as in 'http://registry:8081'")
+        raise SourceError(f"{options['registry']!r} is not a registry's address", hint="as in 'http://registry:8081'")
     if "schema" in options:
         try:
             json.loads(str(options["schema"]))
         except ValueError as error:
-            raise SourceError(f"the schema is no JSON: {error}") from None
+            raise SourceError(f"the schema is not JSON: {error}") from None
 
 
 def _text_of(found: Any) -> str:
@@ -172,11 +172,11 @@ def _type_of(kind: Any, named: dict[str, Any]) -> str:
     if isinstance(kind, list):
         some = [each for each in kind if each != "null"]
         if len(some) != 1:
-            raise SourceError("a union of several types is no column", hint="name the columns that are")
+            raise SourceError("a union of several types cannot be a column", hint="name the columns that are")
         return _type_of(some[0], named)
     if isinstance(kind, str):
         if kind not in _PLAIN:
-            raise SourceError(f"the Avro type {kind} is no column", hint="name the columns that are")
+            raise SourceError(f"the Avro type {kind} cannot be a column", hint="name the columns that are")
         return _PLAIN[kind]
     if kind.get("logicalType") == "decimal":
         return f"decimal({kind['precision']},{kind.get('scale', 0)})"
@@ -213,9 +213,9 @@ def record_of(value: bytes, decoding: Decoding, fixed: Any, where: str) -> dict[
     try:
         record: Any = fastavro.schemaless_reader(rest, schema, None)
     except Exception as error:  # whatever hostile bytes do to it
-        raise Undecodable(f"it is not what its schema says: {type(error).__name__}") from None
+        raise Undecodable(f"it does not match its schema: {type(error).__name__}") from None
     if rest.tell() != len(value):
-        raise Undecodable("there is more in it than its schema says")
+        raise Undecodable("it has more than its schema")
     return {name.lower(): each for name, each in record.items()}
 
 

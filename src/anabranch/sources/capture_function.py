@@ -100,7 +100,7 @@ class CaptureSource(Source):
             hint = (
                 "CREATE STREAM s (a INT, ...) FROM capture(...); or capture(name, columns='a INT, ...') at the function"
             )
-            raise SourceError(f"nothing tells the columns of {self.reference}", hint=hint)
+            raise SourceError(f"the columns of {self.reference} are not known", hint=hint)
         from anabranch.engine.frames import fields_of
 
         try:
@@ -171,7 +171,7 @@ class CaptureSource(Source):
         try:
             return given[0], json.loads(json.dumps(given[1], allow_nan=False))
         except (TypeError, ValueError):
-            raise self._wrong(f"yields the position {given[1]!r:.200}, which is no plain JSON") from None
+            raise self._wrong(f"yields the position {given[1]!r:.200}, which is not plain JSON") from None
 
     def _table(self, rows: Any) -> tuple[pa.Table, list[BadRow]]:
         """What was yielded as a table of the stream's columns, and the rows that do not fit."""
@@ -221,10 +221,10 @@ def find(reference: str) -> Captured:
         found = getattr(importlib.import_module(module), name)
     except Exception as error:
         message = f"the capture function {reference} cannot be imported: {error}"
-        hint = "it has to be in a module on the Python path of every process that takes rows from it"
+        hint = "it has to be in a module on the Python path of every process that reads from it"
         raise WrongOption("function", message, hint=hint) from error
     if not callable(found):
-        raise WrongOption("function", f"{reference} is no function", hint="name a generator")
+        raise WrongOption("function", f"{reference} is not a function", hint="name a generator")
     return _FUNCTIONS.get(reference) or Captured(found)
 
 

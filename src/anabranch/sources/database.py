@@ -431,12 +431,12 @@ def name_parts(name: str) -> list[str]:
     while True:
         match = _NAME.match(name, at)
         if match is None:
-            raise WrongOption("table", f"{name} is no name of a table", hint="as in 'orders' or 'sales.orders'")
+            raise WrongOption("table", f"{name} is not the name of a table", hint="as in 'orders' or 'sales.orders'")
         found.append(match.group(1).replace('""', '"') if match.group(1) else match.group(2))
         if match.end() == len(name):
             return found
         if name[match.end()] != ".":
-            raise WrongOption("table", f"{name} is no name of a table", hint="as in 'orders' or 'sales.orders'")
+            raise WrongOption("table", f"{name} is not the name of a table", hint="as in 'orders' or 'sales.orders'")
         at = match.end() + 1
 
 
@@ -487,7 +487,7 @@ def _moment(value: Any) -> datetime:
         try:
             return datetime.fromtimestamp(value, timezone.utc)
         except OSError as error:  # of some numbers that are too large
-            raise ValueError(f"{value} is no time in seconds") from error
+            raise ValueError(f"{value} is not a time in seconds") from error
     found = value if isinstance(value, datetime) else datetime.fromisoformat(_day(value).replace("Z", "+00:00"))
     return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
 

@@ -1,7 +1,7 @@
 """A Delta table as a stream of its commits: first the rows that are there, then what each version brings.
 
 The position is the version. Commits that add files bring rows; those that only rewrite files, as compaction does, bring
-none; and one that takes rows away is an error, unless the change data feed is asked for: then rows come and go, with a
+none; and one that removes rows is an error, unless the change data feed is asked for: then rows come and go, with a
 count as NET reads it. Files of a table are vacuumed at some time, so rows are read once.
 """
 
@@ -67,7 +67,7 @@ class DeltaSource(ReadOnce):
             return self._written(None, latest, (self._counted(batch, 1) for batch in batches))
         first = int(position["version"]) + 1
         if latest < first - 1:
-            hint = "it was made anew, or restored from a copy: make the stream and its views anew"
+            hint = "it was recreated, or restored from a copy: recreate the stream and its views"
             raise SourceError(f"{self.path} is at version {latest}, and version {first - 1} was read", hint=hint)
         taken: list[pa.RecordBatch] = []
         rows, last = 0, first - 1
@@ -93,8 +93,8 @@ class DeltaSource(ReadOnce):
                 yield self._counted(batch, counts)
             return
         if removed:
-            hint = "changes => true takes such commits, if the table has delta.enableChangeDataFeed; or make it anew"
-            raise SourceError(f"version {version} of {self.path} takes rows away: {removed[0]}", hint=hint)
+            hint = "changes => true accepts such commits, if the table has delta.enableChangeDataFeed; or recreate it"
+            raise SourceError(f"version {version} of {self.path} removes rows: {removed[0]}", hint=hint)
         if not added:
             return
         from deltalake import DeltaTable
@@ -102,7 +102,7 @@ class DeltaSource(ReadOnce):
         whole = DeltaTable(str(self.path), version=version).to_pyarrow_dataset()
         chosen = [each for each in whole.get_fragments() if each.path.lstrip("/") in added]
         if len(chosen) != len(added):
-            raise SourceError(f"the files of version {version} of {self.path} are not all to be found")
+            raise SourceError(f"some files of version {version} of {self.path} are missing")
         some = datasets.FileSystemDataset(chosen, whole.schema, whole.format, chosen[0].filesystem)
         for batch in some.to_batches():
             yield self._counted(batch, 1)
@@ -126,7 +126,7 @@ class DeltaSource(ReadOnce):
         try:
             return [line for line in self._log_path(version).read_text("utf-8").splitlines() if line.strip()]
         except FileNotFoundError as error:
-            hint = "its log was cleaned up before it was read: make the stream and its views anew"
+            hint = "its log was cleaned up before it was read: recreate the stream and its views"
             raise SourceError(f"version {version} of {self.path} is gone", hint=hint) from error
 
     def _log_path(self, version: int) -> Path:
@@ -176,13 +176,13 @@ class DeltaSource(ReadOnce):
         try:
             return DeltaTable(str(self.path))
         except (DeltaError, OSError) as error:
-            raise SourceError(f"{self.path} is no Delta table that can be read: {error}") from error
+            raise SourceError(f"{self.path} is not a readable Delta table: {error}") from error
 
     def _check_feed(self, table: DeltaTable) -> None:
         on = table.metadata().configuration.get("delta.enableChangeDataFeed", "false").lower() == "true"
         if self.changes and not on:
-            hint = "ALTER TABLE ... SET TBLPROPERTIES (delta.enableChangeDataFeed = true); or leave changes out"
-            raise SourceError(f"the table {self.path} does not tell its changes", hint=hint)
+            hint = "ALTER TABLE ... SET TBLPROPERTIES (delta.enableChangeDataFeed = true); or remove the option changes"
+            raise SourceError(f"the table {self.path} has no change data feed", hint=hint)
 
 
 _META = ("_commit_version", "_commit_timestamp")

@@ -197,7 +197,7 @@ class DuckDbTable(FileTable):
             reason = f"{self.path}: {str(error).splitlines()[0]}"
             if "not a valid DuckDB" in reason:
                 raise SourceError(reason, hint="name a file that DuckDB wrote") from error
-            raise Unreachable(reason, hint="whoever writes to it has to close it first") from error
+            raise Unreachable(reason, hint="close it in the process that writes to it") from error
         except duckdb.Error as error:
             raise self._wrong(error) from error
 

@@ -109,7 +109,7 @@ def corners(text: str) -> tuple[int, int, int | None, int | None]:
     """
     found = _RANGE.fullmatch(text.upper().replace("$", ""))
     if found is None or not text:
-        raise WrongOption("range", f"{text!r} is no range of cells", hint="as in range => 'A1:F200', 'B3' or 'A:F'")
+        raise WrongOption("range", f"{text!r} is not a range of cells", hint="as in range => 'A1:F200', 'B3' or 'A:F'")
     left, top, right, bottom = found.groups()
     corner = (int(top) - 1 if top else 0, _place(left) if left else 0)
     end = (int(bottom) if bottom else None, _place(right) + 1 if right else None)

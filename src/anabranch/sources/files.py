@@ -358,7 +358,7 @@ class FilesSource(Source):
         size, time = status
         if (size, time) != (part.end, part.time) and not part.is_there():
             raise SourceError(
-                f"the file {part.name} was changed after it was read: its rows of then are gone",
+                f"the file {part.name} was changed after it was read: the rows that it had are lost",
                 hint="put it back as it was; a stream that must outlive its files needs KEEP ALL",
             )
         known = self._known.get(part.name) if self._known is not None else part

@@ -52,7 +52,7 @@ class FollowSource(FilesSource):
         super().__init__(opening.options, opening.spark, opening.fields, now=opening.now, scratch=opening.scratch)
         self.path = os.path.abspath(self.path.removeprefix("file://"))
         if os.path.isdir(self.path) or (any(c in self.path for c in "*?[") and not os.path.exists(self.path)):
-            raise SourceError(f"one file is followed, and {self.path} is not one", hint="leave follow out for a folder")
+            raise SourceError(f"one file is followed, and {self.path} is not one", hint="remove follow for a folder")
         if self.format in COLUMNAR or not self._appendable(self.path):
             raise SourceError(f"{self.path} is not lines of text, which can be followed")
         self.cheap = False

@@ -169,7 +169,7 @@ class IcebergSource(ReadOnce):
             parent = snapshot.parent_snapshot_id
             snapshot = table.snapshot_by_id(parent) if parent is not None else None
         if snapshot is None:
-            hint = "it was expired, rolled back, or the table was made anew: make the stream and its views anew"
+            hint = "it was expired, rolled back, or the table was recreated: recreate the stream and its views"
             raise SourceError(f"the snapshot {before} of {self.table.called} is gone", hint=hint)
         return found[::-1]
 
@@ -180,8 +180,8 @@ class IcebergSource(ReadOnce):
         old, new = _tasks(table, before), _tasks(table, snapshot.snapshot_id)
         gone = [(task, -1) for key, task in old.items() if key not in new]
         if gone and not self.changes:
-            hint = "changes => true takes such snapshots, with a count for NET"
-            raise SourceError(f"snapshot {snapshot.snapshot_id} of {self.table.called} takes rows away", hint=hint)
+            hint = "changes => true accepts such snapshots, with a count for NET"
+            raise SourceError(f"snapshot {snapshot.snapshot_id} of {self.table.called} removes rows", hint=hint)
         return [*gone, *((task, 1) for key, task in new.items() if key not in old)]
 
     def _taken(self, table: Table, first: int | None, last: int, pieces: list[tuple[FileScanTask, int]]) -> Stretch:
@@ -258,11 +258,11 @@ def newest_metadata(folder: Path) -> Path:
         if match := _METADATA.fullmatch(path.name):
             numbered.setdefault(int(match.group(1)), []).append(path)
     if not numbered:
-        raise WrongOption("path", f"{folder} is no folder of an Iceberg table", hint="it has a folder metadata")
+        raise WrongOption("path", f"{folder} is not the folder of an Iceberg table", hint="it has a folder metadata")
     newest = numbered[max(numbered)]
     if len(newest) > 1:
         message = f"{folder} has two metadata files of number {max(numbered)}, and only its catalog knows which counts"
-        raise SourceError(message, hint="iceberg(catalog => '...', table => '...') asks the catalog")
+        raise SourceError(message, hint="iceberg(catalog => '...', table => '...') uses the catalog")
     return newest[0]
 
 

@@ -70,9 +70,9 @@ def _rows(path: str) -> list[dict[str, Any]]:
         lines = content.decode("utf-8").removesuffix("\n").split("\n")
         rows = [decoder.decode(line.removesuffix("\r")) for line in lines]
     except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON: Spark says where
-        raise Uncertain("a line is no plain JSON object") from error
+        raise Uncertain("a line is not plain JSON object") from error
     if any("\r" in line.removesuffix("\r") for line in lines) or not all(isinstance(row, dict) for row in rows):
-        raise Uncertain("a line is no plain JSON object")
+        raise Uncertain("a line is not plain JSON object")
     return rows
 
 

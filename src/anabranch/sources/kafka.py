@@ -216,7 +216,7 @@ class KafkaSource(Source):
     def _checked(self, each: Partition, at: int, id: str | None, now: str, bad: list[BadRow]) -> int:
         """Where to go on in a partition; what is gone is an error, or is reported and skipped."""
         if id != now:
-            gone, continues_at = f"the topic was made anew: offset {at} is of another one of this name", each.low
+            gone, continues_at = f"the topic was recreated: offset {at} belongs to the old topic", each.low
         elif at < each.low:
             last = f" to {each.low - 1:,}" if each.low - at > 1 else ""
             gone, continues_at = f"offset {at:,}{last} is gone before it was read", each.low
@@ -227,7 +227,7 @@ class KafkaSource(Source):
         if not self.skips_gaps:
             raise SourceError(
                 f"topic {each.topic}, partition {each.number}: {gone}",
-                hint="keep messages for longer (retention.ms); ON GAP SKIP goes on without them, and reports it",
+                hint="keep messages for longer (retention.ms); ON GAP SKIP continues without them, and reports it",
             )
         bad.append(BadRow(f"{each.topic}/{each.number}", at, gone, None))
         return continues_at
@@ -489,7 +489,7 @@ def _check(options: Mapping[str, Any]) -> None:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise WrongOption("pattern", f"the pattern is no regular expression: {error}") from None
+            raise WrongOption("pattern", f"the pattern is not a regular expression: {error}") from None
     avro_values.check(options)
     if start not in (None, "earliest", "latest") and offsets_of(str(start), topic) is None:
         milliseconds_of(str(start))

@@ -196,7 +196,7 @@ class Cluster:
             hint = None
             with contextlib.suppress(Exception):
                 hint = did_you_mean(topic, list(self.admin.list_topics(timeout=ANSWER).topics))
-            return SourceError(f"there is no topic {topic} at {self.name}", hint=hint or "make it, or check its name")
+            return SourceError(f"there is no topic {topic} at {self.name}", hint=hint or "create it, or check its name")
         if self._denied is not None:
             message, self._denied = secrets.hide(self._denied, self.options), None
         elif code is not None and _passes(error):
@@ -306,7 +306,7 @@ def fetch(consumer_settings: Mapping[str, Any], wanted: Range, columns: Collecti
                 until = time.monotonic() + RETURN
                 yield batch_of(taken, wanted, columns)
             elif time.monotonic() > until:
-                raise SourceError(f"{where}: offset {at} did not come", hint="check that the brokers are there")
+                raise SourceError(f"{where}: offset {at} did not arrive", hint="check that the brokers are there")
 
 
 def batch_of(messages: list[Any], wanted: Range, columns: Collection[str]) -> pa.RecordBatch:

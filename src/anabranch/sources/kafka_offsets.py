@@ -63,7 +63,7 @@ def offsets_of(start: str, topic: str | None) -> dict[tuple[str, int], int] | No
         return {(str(name), int(n)): int(at) for name, each in by_topic.items() for n, at in each.items()}
     except (ValueError, TypeError, AttributeError):
         hint = """offsets by partition: '{"0": 5, "1": 7}'; with a pattern by topic: '{"t": {"0": 5}}'"""
-        raise WrongOption("start", f"these are no offsets: {start}", hint=hint) from None
+        raise WrongOption("start", f"these are not offsets: {start}", hint=hint) from None
 
 
 def milliseconds_of(start: str) -> int:

@@ -68,7 +68,7 @@ class KeyedSource(Source):
             name = self.whole.options.get("key") or self.whole.primary_key()
             if name is None:
                 raise SourceError(
-                    f"a stream goes by a key, and {self.whole.called} has no primary key of one column",
+                    f"a stream of a table needs a key, and {self.whole.called} has no primary key of one column",
                     hint="key => 'id' names a column that only grows",
                 )
             if name not in columns:
@@ -143,7 +143,7 @@ class KeyedSource(Source):
         has = "the table is empty" if at is None else f"its last key is {at}"
         gone = f"the rows up to key {low}, which was taken last, are gone: {has}"
         if not self.skips_gaps:
-            hint = "keep the row with the largest key; ON GAP SKIP in CREATE STREAM goes on behind what is there now"
+            hint = "keep the row with the largest key; ON GAP SKIP in CREATE STREAM continues after the present rows"
             raise SourceError(f"{self.table.place}.{self.table.called}: {gone}", hint=hint)
         bad = BadRow(f"{self.table.place}.{self.table.called}", low if isinstance(low, int) else None, gone, None)
         return Stretch({"key": at}, [at, at, 0], 0, (bad,))

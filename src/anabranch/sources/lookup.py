@@ -173,7 +173,7 @@ def why_asked(asking: Asking, size: int | None) -> str:
     if asking.mode != "auto":
         return "lookup => 'always'" if asking.mode == "always" else ""
     if size is None:
-        return "nobody knows how many rows it has"
+        return "its number of rows is not known"
     return f"it has about {size:,} rows, more than {LARGE_ROWS:,}" if size > LARGE_ROWS else ""
 
 
@@ -224,7 +224,7 @@ def _arrow_type(field: Field) -> pa.DataType:
     }
     if field.type not in simple:
         hint = "declare it as a plain type, such as STRING"
-        raise SourceError(f"the column {field.name} of a table outside cannot be {field.type.upper()}", hint=hint)
+        raise SourceError(f"the column {field.name} of an external table cannot be {field.type.upper()}", hint=hint)
     return simple[field.type]
 
 

@@ -285,7 +285,7 @@ def translated_errors(error_text: Any) -> Iterator[None]:
         if code == _NO_PRIVILEGE:
             raise SourceError(error_text(_words(error)), hint="GRANT it to the user, ON *.*") from None
         if code in (_NO_TABLE, _NO_COLUMN):
-            hint = "the table was changed outside; put it back, or make the table and its views anew"
+            hint = "the table was changed outside; put it back, or recreate the table and its views"
             raise SourceError(error_text(_words(error)), hint=hint) from None
         if isinstance(error, pymysql.OperationalError | pymysql.InterfaceError):
             raise Unreachable(error_text(_words(error)), hint=IS_IT_THERE) from None

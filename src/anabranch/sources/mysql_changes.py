@@ -127,7 +127,7 @@ class MysqlChanges(TableChanges):
                 if event.event_type == _FILE_HEAD:
                     begun = event.timestamp
                     if reader.log_file == start["file"] and begun != start["begun"]:
-                        raise self._gone(start, "the file was begun anew")
+                        raise self._gone(start, "the file was started again")
                 found, within = self._taken(event, within, touched=count > before)
                 rows += found
                 count += len(found)
@@ -149,7 +149,7 @@ class MysqlChanges(TableChanges):
         """The head of a file that is read from its middle comes first, with the place behind it, or none."""
         if file == reached["file"] and at < reached["at"]:
             if at > MOST_HEAD:
-                raise SourceError(f"{self.table.place}: {file} is larger than 4 GB, and places in it are not told")
+                raise SourceError(f"{self.table.place}: {file} is larger than 4 GB, and has no positions beyond")
             return
         reached.update(file=file, at=at, begun=begun)
 
@@ -161,10 +161,10 @@ class MysqlChanges(TableChanges):
         if isinstance(event, RowsEvent):
             return list(self._changed(event)), True
         if event.event_type in _COMPRESSED:
-            hint = f"turn off {' and '.join(_UNWANTED)}, and make the stream and its views anew"
+            hint = f"turn off {' and '.join(_UNWANTED)}, and recreate the stream and its views"
             raise SourceError(f"{self.table.place}: the log is compressed, and cannot be read", hint=hint)
         if isinstance(event, XAPrepareEvent) and touched and not event.one_phase:
-            hint = "whether it is committed is not known in time: make the stream and its views anew"
+            hint = "whether it is committed is not known in time: recreate the stream and its views"
             raise SourceError(f"{self.table.called} was changed by a transaction in two phases (XA)", hint=hint)
         if isinstance(event, QueryEvent):
             return [], self._opens(event, touched)
@@ -178,12 +178,12 @@ class MysqlChanges(TableChanges):
             return True
         if word == "ROLLBACK":  # in the log with rows where a table without transactions was changed as well
             if touched:
-                hint = "make the stream and its views anew, and change tables without transactions by themselves"
-                raise SourceError(f"{self.table.called} was changed and rolled back, told too late", hint=hint)
+                hint = "recreate the stream and its views, and change tables without transactions by themselves"
+                raise SourceError(f"{self.table.called} was changed, but rolled back too late in the log", hint=hint)
             return second == "TO"
         reason = rewritten(statement, schema, self._schema, self._name)
         if reason is not None:
-            hint = "make the stream and its views anew; DELETE FROM tells which rows go"
+            hint = "recreate the stream and its views; DELETE FROM logs each row"
             raise SourceError(f"{self.table.called} {reason}", hint=hint)
         return False
 
@@ -200,13 +200,13 @@ class MysqlChanges(TableChanges):
             raise
         except Exception as error:  # whatever the library says about bytes that it cannot read
             reason = f"{self.table.place}: a change of {self.table.called} cannot be read: {error}"
-            raise SourceError(reason, hint="make the stream and its views anew, without this column") from error
+            raise SourceError(reason, hint="recreate the stream and its views, without this column") from error
 
     def _row(self, values: Mapping[str, Any], absent: Mapping[str, str]) -> list[Any]:
         missing = [name for name in self._columns if name not in values]
         if missing:
             named = not any(str(name).startswith("UNKNOWN_COL") for name in values)
-            hint = "bring it back; or make the stream and its views anew"
+            hint = "restore it; or recreate the stream and its views"
             reason = f"the table {self.table.called} has no column {missing[0]} any more"
             raise SourceError(reason if named else f"{self.table.place} logs rows without names", hint=hint)
         return [column.value(values, absent) for column in self._columns.values()]
@@ -233,7 +233,7 @@ class MysqlChanges(TableChanges):
                 reader.close()
 
     def _gone(self, position: Mapping[str, Any], why: str) -> SourceError:
-        hint = "changes are missing from here on: make the stream and its views anew"
+        hint = "changes are missing from here on: recreate the stream and its views"
         place = f"{position['file']}:{position['at']}"
         return SourceError(f"the position {place} of the log of {self.table.place} is gone: {why}", hint=hint)
 
@@ -262,7 +262,7 @@ class MysqlChanges(TableChanges):
         wanted = {**_WANTED, **{name: "OFF" for name in _UNWANTED if name in found}}
         for name, value in wanted.items():
             if found.get(name) != value:
-                reason = f"{self.table.place} does not tell changes: its {name} is {found.get(name, 'unknown')}"
+                reason = f"{self.table.place} does not log changes: its {name} is {found.get(name, 'unknown')}"
                 raise SourceError(reason, hint=f"{name} = {value} in the configuration of the server, and a restart")
 
     def _check_table(self, cursor: Cursor) -> None:
@@ -287,7 +287,7 @@ class MysqlChanges(TableChanges):
             [self._schema, self._name],
         )
         if cascading := cursor.fetchall():
-            reason = f"the log does not tell what the foreign key {_text(cascading[0][0])} does to {self.table.called}"
+            reason = f"the log lacks what the foreign key {_text(cascading[0][0])} does to {self.table.called}"
             raise SourceError(reason, hint="have it RESTRICT, and change the rows by statements of their own")
         self._columns = self._logged(cursor)
 

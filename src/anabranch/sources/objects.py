@@ -69,7 +69,7 @@ class ObjectsSource(FilesSource):
             )
         if status != (part.end, part.time):
             raise SourceError(
-                f"the file {part.name} was changed after it was read: its rows of then are gone",
+                f"the file {part.name} was changed after it was read: the rows that it had are lost",
                 hint="put it back as it was; a stream that must outlive its files needs KEEP ALL",
             )
         return part.name

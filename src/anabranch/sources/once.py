@@ -82,7 +82,7 @@ class ReadOnce(Source):
 
     def _files(self, captured: Any) -> Sequence[str]:
         if self._read is None or self._read[0] != captured:
-            hint = "make the stream with KEEP ALL, as it is without a word"
+            hint = "create the stream with KEEP ALL, which is the default"
             raise SourceError(f"rows are read once, and the {self.log} has moved on", hint=hint)
         return self._read[1]
 

@@ -65,15 +65,15 @@ def format_of(path: str, given: Any = None) -> str:
         if name.endswith(ending):
             return _readable(format)
     if scheme_of(path) is not None:
-        raise SourceError(f"the format of {path} does not follow from its name", hint="say it: format => 'csv'")
+        raise SourceError(f"the format of {path} cannot be inferred from its name", hint="give it: format => 'csv'")
     found = {FORMATS[Path(each).suffix] for each in matches(path)[:1000] if Path(each).suffix in FORMATS}
     if len(found) == 1:
         return _readable(found.pop())
     if not matches(path):
         raise nothing_at(path)
     raise SourceError(
-        f"the format of {path} does not follow from its name",
-        hint="say it: csv('...'), json('...') or parquet('...')",
+        f"the format of {path} cannot be inferred from its name",
+        hint="give it: csv('...'), json('...') or parquet('...')",
     )
 
 

@@ -256,7 +256,7 @@ def _cast_of(value: Any) -> str:
     ):  # fmt: skip
         if isinstance(value, kind):
             return name
-    raise SourceError(f"a table of Postgres cannot be asked by {value!r}")
+    raise SourceError(f"a table of Postgres cannot be looked up by {value!r}")
 
 
 def _without_zero(value: Any, sign: str) -> Any:
@@ -296,7 +296,7 @@ def connected(options: Mapping[str, Any], error_text: Any) -> Iterator[psycopg.C
             raise SourceError(error_text(error), hint="check host, database, user and password") from None
         raise Unreachable(error_text(error), hint=IS_IT_THERE) from None
     except psycopg.errors.UndefinedTable as error:
-        hint = "the table was changed outside; put it back, or make the table and its views anew"
+        hint = "the table was changed outside; put it back, or recreate the table and its views"
         raise SourceError(error_text(error), hint=hint) from None
     except psycopg.DataError as error:
         raise SourceError(error_text(error), hint="CREATE TABLE t (c STRING, ...) reads a column as its text") from None

@@ -164,8 +164,8 @@ class PostgresChanges(TableChanges):
             if skip:
                 continue
             if isinstance(message, Truncate):
-                hint = "make the stream and its views anew; DELETE FROM tells which rows go"
-                raise SourceError(f"{self.table.called} was truncated, which takes back rows unseen", hint=hint)
+                hint = "recreate the stream and its views; DELETE FROM logs each row"
+                raise SourceError(f"{self.table.called} was truncated, and the log lacks the removed rows", hint=hint)
             relation = self._relations[message.relation]
             if (relation.schema, relation.name) == (self._schema, name_parts(self.table.called)[-1]):
                 for values, count in ((message.old, -1), (message.new, 1)):
@@ -180,7 +180,7 @@ class PostgresChanges(TableChanges):
         row: list[Any] = []
         for field in self.table.fields():
             if field.name not in by_name:
-                hint = "bring it back; or make the stream and its views anew"
+                hint = "restore it; or recreate the stream and its views"
                 raise SourceError(f"the table {self.table.called} has no column {field.name} any more", hint=hint)
             type, value = by_name[field.name]
             if not isinstance(value, bytes):
@@ -206,10 +206,10 @@ class PostgresChanges(TableChanges):
             raise SourceError(f"{self.table.place} has no table {self.table.called}")
         identity, self._schema, level = (each.decode() if isinstance(each, bytes) else str(each) for each in found[0])
         if level != "logical":
-            raise SourceError(f"{self.table.place} does not tell changes: its wal_level is {level}",
+            raise SourceError(f"{self.table.place} does not log changes: its wal_level is {level}",
                               hint="wal_level = logical in postgresql.conf, and a restart")  # fmt: skip
         if identity != "f":
-            raise SourceError(f"changes of {self.table.called} do not tell the rows as they were before",
+            raise SourceError(f"changes of {self.table.called} lack the old rows",
                               hint=f"ALTER TABLE {self.table.called} REPLICA IDENTITY FULL")  # fmt: skip
 
     def _make_slot(self, database: psycopg.Connection[Any]) -> None:
@@ -232,7 +232,7 @@ class PostgresChanges(TableChanges):
             "SELECT confirmed_flush_lsn::text, wal_status FROM pg_replication_slots WHERE slot_name = %s", [self.slot]
         ).fetchall()
         if not found or found[0][1] == "lost":
-            hint = "changes are missing from here on: make the stream and its views anew"
+            hint = "changes are missing from here on: recreate the stream and its views"
             reason = f"the slot {self.slot} of {self.table.place} is gone, with all after {lsn_text(lsn)}"
             raise SourceError(reason, hint=hint)
         if lsn_number(found[0][0]) < lsn:

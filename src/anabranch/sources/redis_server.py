@@ -63,9 +63,9 @@ class Server:
                 )
             yield self._client
         except (wrong.AuthenticationError, wrong.NoPermissionError) as error:
-            reason = "it wants a password" if options.get("password") is None else self._message_of(error)
+            reason = "it needs a password" if options.get("password") is None else self._message_of(error)
             raise SourceError(
-                f"Redis at {self.name} does not let us in: {reason}",
+                f"Redis at {self.name} refused the login: {reason}",
                 hint="username => '...', password => env('REDIS_PASSWORD')",
             ) from error
         except (wrong.ConnectionError, wrong.TimeoutError) as error:

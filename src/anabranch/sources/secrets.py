@@ -86,7 +86,7 @@ def _of_file() -> dict[str, str]:
         mode = path.stat().st_mode
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        hint = f"make it, with lines name = value, or name another one in {FILE_VARIABLE}"
+        hint = f"create it, with lines name = value, or name another one in {FILE_VARIABLE}"
         raise SourceError(f"there is no secrets file {path}", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"the secrets file {path} cannot be read", hint="check its permissions") from error

@@ -63,7 +63,7 @@ class SparkSource(Source):
         if not staged:
             return None
         if staged[0] != done + 1:
-            hint = "a home goes with its sources folder: restore both from the same copy, or make the stream anew"
+            hint = "a home goes with its sources folder: restore both from the same copy, or recreate the stream"
             raise SourceError(f"batch {done + 1} of {self.format} was read before, and is not here any more", hint=hint)
         size = sum(path.stat().st_size for path in self._paths(staged[0]))
         return Stretch({"batch": staged[0], "query": self._query()}, staged[0], size)
@@ -133,7 +133,7 @@ class SparkSource(Source):
         if position is not None and self._query() != position["query"]:
             raise SourceError(
                 f"the checkpoint of {self.format} in {self._checkpoint} is gone, or that of another stream",
-                hint="bring it back; or make the stream anew, and it begins where its options say",
+                hint="restore it; or recreate the stream, which then begins where its options say",
             )
 
     def _query(self) -> str | None:
@@ -174,7 +174,7 @@ class SparkSource(Source):
 
 def _check(options: Mapping[str, Any]) -> None:
     if "checkpointlocation" in (name.lower() for name in options):
-        raise SourceError("the checkpoint of a stream is in its home", hint="leave checkpointLocation out")
+        raise SourceError("the checkpoint of a stream is in its home", hint="remove checkpointLocation")
 
 
 KINDS = (

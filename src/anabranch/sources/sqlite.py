@@ -213,7 +213,7 @@ class SqliteTable(FileTable):
             if wrong:
                 raise wrong[0] from None
             if "no such" in str(error):
-                hint = "the table was changed outside; put it back, or make the table and its views anew"
+                hint = "the table was changed outside; put it back, or recreate the table and its views"
                 raise SourceError(self.error_text(error), hint=hint) from error
             done = "ask again when whoever writes to it is done"
             raise Unreachable(self.error_text(error), hint=done if "locked" in str(error) else None) from error

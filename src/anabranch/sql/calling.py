@@ -34,7 +34,7 @@ def function_problems(text: str, tokens: Sequence[Token], own: Collection[str]) 
             continue
         if name not in builtin():
             meant = nearest(name, [*builtin(), *OWN_AGGREGATES, *own])
-            hint = f"did you mean {meant}?" if meant else f"CREATE FUNCTION {token.name} AS '...' makes one of Python's"
+            hint = f"did you mean {meant}?" if meant else f"CREATE FUNCTION {token.name} AS '...' defines one in Python"
             message = f"there is no function {token.name}"
             yield UnknownFunction(message, text=text, at=token, hint=hint)
             continue

@@ -265,7 +265,7 @@ class _Script:
                 raise wrong(
                     statement,
                     name.span,
-                    f"there is a {before.kind} {before.name} already",
+                    f"{before.kind} {before.name} already exists",
                     f"DROP {before.kind.upper()} {before.name} first"
                     + (", or use CREATE OR REPLACE" if same and made.kind != "sink" else ", or take another name"),
                 )
@@ -305,7 +305,7 @@ class _Script:
             )
         if found.kind not in kinds:
             changes = found.kind == "stream" and isinstance(statement, syntax.Update | syntax.Delete)
-            hint = "what has happened cannot be changed; a stream takes more rows" if changes else None
+            hint = "a stream is append-only: it only takes new rows" if changes else None
             raise wrong(statement, name.span, f"{found.name} is a {found.kind}, not a {wanted}", hint)
         if writes and found.kind == "stream" and found.fed:
             raise NotSupported(

@@ -100,7 +100,7 @@ def _take_option(cursor: Cursor, options: Options, spans: dict[str, Span], *, br
             hint="as in (header => true, sep => ';')",
         )
     if name in options:
-        raise SyntaxProblem(f"{word.text} is said twice", text=cursor.text, at=word)
+        raise SyntaxProblem(f"{word.text} is given twice", text=cursor.text, at=word)
     options[name] = value
     spans[name] = Span(word.start, cursor.previous.end)
 

@@ -142,9 +142,7 @@ def _create_table(
     if every_run:
         del cursor.tokens[-4:-1]
     if watermark is not None:
-        raise SyntaxProblem(
-            "a table has no watermark", text=cursor.text, at=watermark.span, hint="CREATE STREAM makes a stream"
-        )
+        raise SyntaxProblem("a table has no watermark", text=cursor.text, at=watermark.span, hint="use CREATE STREAM")
     if cursor.take("FROM"):
         source = _source(cursor)
     elif cursor.take("AS"):

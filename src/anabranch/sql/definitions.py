@@ -42,7 +42,7 @@ def check_watermark(statement: Statement, mark: syntax.Watermark, columns: Colum
         Resolver(statement.text, {}).expression(mark.expression.tokens, Scope(((None, known),)))
         found = [(token.text, Span(token.start, token.end)) for token in volatile_calls(mark.expression.tokens)]
         for name, span in [*found, *clock_calls(mark.expression.tokens)]:
-            raise wrong(statement, span, f"{name} is another one each time it is asked for")
+            raise wrong(statement, span, f"{name} returns another value with each call")
     if mark.key is not None:
         _check_key(statement, mark.key, columns)
     if mark.lull is not None and not (
@@ -51,7 +51,7 @@ def check_watermark(statement: Statement, mark: syntax.Watermark, columns: Colum
         and registry.is_live(statement.source.kind)
     ):
         raise NotSupported(
-            "the clock says nothing about the times of rows that do not come as they happen",
+            "a clock cannot bound the event times of rows that do not arrive live",
             text=statement.text,
             at=mark.lull,
             hint="THEN BY CLOCK is for live sources (rate, kafka); elsewhere progress moves by ADVANCE STREAM s TO ...",
@@ -66,7 +66,7 @@ def _check_key(statement: Statement, key: syntax.Name, columns: Columns) -> None
     type = (columns[found] or "").lower().split("(")[0].strip()
     if type and type not in KEY_TYPES:
         raise WrongType(
-            f"progress cannot go by {found}, which is a {type.upper()}",
+            f"progress cannot be kept by {found}, which is a {type.upper()}",
             text=statement.text,
             at=key.span,
             hint="PER KEY takes a column of text, whole numbers, booleans or dates",
@@ -175,10 +175,10 @@ def check_export(statement: syntax.CopyTo) -> Export:
         what = (
             f"there is no format {format}"
             if format is not None
-            else f"the format of {path} does not follow from its name"
+            else f"the format of {path} cannot be inferred from its name"
         )
         span = spans.get("format", statement.path_span)
-        raise wrong(statement, span, what, f"say one: (FORMAT csv), of {', '.join(FORMATS)}")
+        raise wrong(statement, span, what, f"give one: (FORMAT csv), of {', '.join(FORMATS)}")
     for name in ("header", "overwrite"):
         if not isinstance(options.get(name, True), bool):
             raise wrong(statement, spans[name], f"{name} is true or false")

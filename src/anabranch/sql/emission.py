@@ -51,7 +51,7 @@ def half_clause(problem: SyntaxProblem, text: str, tokens: list[Token]) -> Synta
         meant = nearest(second.upper, [word for word in _SECOND_WORDS[first.upper] if word != "ON"])
         hint = f"did you mean {first.upper} {meant}?" if meant not in (None, second.upper) else f"there is: {forms}"
         words = f"{first.text} {second.text}"
-        return SyntaxProblem(f"{words} makes no clause", text=text, start=first.start, end=second.end, hint=hint)
+        return SyntaxProblem(f"{words} is not a clause", text=text, start=first.start, end=second.end, hint=hint)
     return problem
 
 
@@ -156,7 +156,7 @@ class _Clause:
             mode = "close" if self.close else "read"
         if late != "correct" and not self.watermark and not (late == "drop" and mode == "feed"):
             raise SyntaxProblem(
-                f"LATE {late.upper()} is about windows that were shown, and nothing here waits for a window",
+                f"LATE {late.upper()} needs windows that close: this query does not wait for any",
                 text=self.cursor.text,
                 at=span,
                 hint=f"add EMIT ON WINDOW CLOSE in front of it, as in EMIT ON WINDOW CLOSE LATE {late.upper()}",
@@ -195,7 +195,7 @@ class _Clause:
 
     def _once(self, start: int, again: bool) -> None:
         if again:
-            raise self._problem("this trigger stands here twice", start, self.cursor.previous.end)
+            raise self._problem("this trigger is given twice", start, self.cursor.previous.end)
 
     def _problem(self, message: str, start: int, end: int) -> SyntaxProblem:
         return SyntaxProblem(message, text=self.cursor.text, start=start, end=end)

@@ -54,10 +54,10 @@ def with_window(text: str, select: Select) -> Select:
     if len(windows) > 1 and not foreign:  # Spark reports the error
         return select
     if len(windows) > 1:
-        raise problem(text, windows[1].call.span, "a SELECT groups by one window, and this is another one")
+        raise problem(text, windows[1].call.span, "a SELECT groups by one window only, and this is a second one")
     (window,) = windows
     if window.spec is not None and not window.time and len(select.relations) != 1:
-        message = "a window without a time column is one of GROUP BY over a single stream or view"
+        message = "a window without a time column is only possible in GROUP BY over a single stream or view"
         hint = "name the column with the time first: TUMBLE(ts, INTERVAL ...)"
         raise problem(text, window.call.span, message, hint)
     intervals = any(token.upper == "INTERVAL" for token in window.call.tokens)
@@ -74,10 +74,10 @@ def calls_window_time(tokens: Sequence[Token]) -> bool:
 def _check_part(text: str, call: Sequence[Token], found: Mapping[str, GroupWindow]) -> None:
     (name, part), span = PART_OF.get(call[0].upper, ("", "")), Span(call[0].start, call[-1].end)
     if part == "PROCTIME":
-        hint = f"{name}_END is where a window ends; windows along ARRIVAL_TS go by when rows came"
+        hint = f"{name}_END is where a window ends; windows over ARRIVAL_TS go by the arrival of rows"
         raise NotSupported("windows have no time of processing", text=text, at=span, hint=hint)
     if part and normal_form([replace(call[0], text=name), *call[1:]]) not in found:
-        message = f"{call[0].upper} goes with GROUP BY {name} of the same time and lengths"
+        message = f"{call[0].upper} needs GROUP BY {name} of the same time and lengths"
         raise problem(text, span, message, f"GROUP BY {name}{Span(call[1].start, span.end).of(text)}")
 
 
@@ -87,7 +87,7 @@ def _window(text: str, call: Sequence[Token]) -> GroupWindow:
     expression = Expression(Span(call[0].start, call[-1].end), tuple(call))
     if word == "CUMULATE":
         hint = "FROM CUMULATE(TABLE t, DESCRIPTOR(ts), step, size) ... GROUP BY window_start, window_end"
-        raise problem(text, expression.span, "CUMULATE stands in FROM", hint)
+        raise problem(text, expression.span, "CUMULATE is only possible in FROM", hint)
     names, least = _FIGURES[word]
     timed = word in SPARK or (call[2].upper not in ("INTERVAL", "-") and call[2].kind not in (STRING, NUMBER))
     time, lengths = tuple(given[0]) if timed and given else (), given[timed:]
@@ -134,7 +134,7 @@ def _check(
     """Lengths must be positive, and no slide longer than its window."""
     for name, argument in arguments.items():
         if argument.value <= 0 and name != "start":
-            raise problem(text, argument.span, f"the {name} of {function}() must be longer than nothing")
+            raise problem(text, argument.span, f"the {name} of {function}() must be positive")
     windows, start = size.value // slide.value, arguments.get("start")
     if not windows:
         hint = "HOP has windows with time between them: HOP(t, ts, slide, size)"
@@ -143,7 +143,7 @@ def _check(
         what = f"a row would be in {windows:,} windows, and {MOST_BETWEEN:,} are the most"
         raise problem(text, slide.span, what, "give the windows a larger slide, or make them shorter")
     if start is not None and abs(start.value) >= slide.value:
-        hint = "windows start anew with each slide: what is left of it when slides are taken away is the same start"
+        hint = "windows repeat with each slide: the remainder of a division by the slide is the same start"
         raise problem(text, start.span, f"the start of {function}() is less than its slide", hint)
 
 

@@ -42,18 +42,18 @@ def take_net(cursor: Cursor, join: str, take_relation: TakeRelation) -> Relation
     call = Span(token.start, cursor.tokens[last].end)
     parts = list(split_commas(cursor.tokens[cursor.index + 1 : last]))
     if len(parts) != 2 or not all(parts):
-        raise _wrong(cursor.text, call, "NET takes a relation, and what says how often its rows come or go")
+        raise _wrong(cursor.text, call, "NET takes a relation, and a count that is negative for retracted rows")
     cursor.expect("(")
     with cursor.deeper():
         source = take_source(cursor, take_relation)
     cursor.expect(",")
-    count = take_expression(cursor, "what says how often its rows come or go")
+    count = take_expression(cursor, "a count that is negative for retracted rows")
     cursor.expect(")")
     columns: dict[str, Span] = {}
     for name, span in _columns(count.tokens, source.exposed):
         columns.setdefault(name, span)
     if not columns:
-        raise _wrong(cursor.text, count.span, "no column says here which rows are taken back")
+        raise _wrong(cursor.text, count.span, "no column here says which rows are retracted")
     query = _query(source, count, columns)
     return Relation("subquery", call, subquery=query, alias=source.exposed, net=Net(call, count), join=join)
 

@@ -105,7 +105,7 @@ def _expect_end(cursor: Cursor) -> None:
         if keyword is not None:
             raise meant(cursor.text, token, keyword)
     if cursor.current.upper in CLAUSES:
-        raise cursor.problem(f"{cursor.current.upper} cannot stand here")
+        raise cursor.problem(f"{cursor.current.upper} is not possible here")
     raise cursor.problem("the statement should end here")
 
 
@@ -247,10 +247,10 @@ def _explain(cursor: Cursor) -> Statement:
         return _explain_view(cursor, analyze, form)
     if analyze:
         raise NotSupported(
-            "EXPLAIN ANALYZE tells what a view did, and a query has done nothing yet",
+            "EXPLAIN ANALYZE reports the runs of a view, and a query has none",
             text=cursor.text,
             at=cursor.current,
-            hint="name a view, or leave ANALYZE out",
+            hint="name a view, or remove ANALYZE",
         )
     query = parse_query(cursor)
     return Explain(cursor.text, cursor.whole, query, format=form)

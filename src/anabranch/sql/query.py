@@ -63,7 +63,7 @@ def _query(cursor: Cursor, nested: bool) -> Query:
             "EMIT STREAM shows the changes of a whole query",
             text=cursor.text,
             at=emission.span,
-            hint="move the clause behind the outermost SELECT",
+            hint="move the clause after the outermost SELECT",
         )
     query = Query(
         Span(start, cursor.previous.end),

@@ -432,7 +432,7 @@ def take_alias(cursor: Cursor) -> tuple[str, tuple[str, ...]] | None:
                 hint = f"did you mean {keyword}?" if keyword is not None else None
                 where = token if keyword is not None else cursor.current
                 raise SyntaxProblem(
-                    f"expected the names of columns behind {alias}", text=cursor.text, at=where, hint=hint
+                    f"expected the names of columns after {alias}", text=cursor.text, at=where, hint=hint
                 )
             columns.append(cursor.advance().name)
             if cursor.take(")"):

@@ -143,10 +143,10 @@ def take_source(cursor: Cursor, take_relation: TakeRelation) -> Relation:
     notation = relation.spelled or relation.bracket
     if notation is not None:
         raise SyntaxProblem(
-            "a window in this notation stands behind a relation of FROM, not inside a function",
+            "a window in this notation follows a relation of FROM, and is not an argument of a function",
             text=cursor.text,
             at=notation.span,
-            hint="put a query around the relation",
+            hint="read the relation in a subquery",
         )
     return relation
 
@@ -180,11 +180,11 @@ def _keys(cursor: Cursor, partition: tuple[Name, ...]) -> tuple[Name, ...]:
         cursor.expect(")")
     if partition:
         raise SyntaxProblem(
-            "the columns that windows are kept apart by are said twice",
+            "the partition columns of the windows are given twice",
             text=cursor.text,
             start=start,
             end=cursor.previous.end,
-            hint="say them once: PARTITION BY k, or a DESCRIPTOR(k)",
+            hint="give them once: PARTITION BY k, or a DESCRIPTOR(k)",
         )
     return tuple(Name((column.name,), Span(column.start, column.end)) for column in columns)
 

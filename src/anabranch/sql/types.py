@@ -144,7 +144,7 @@ def _time(text: str, tokens: list[Token]) -> tuple[int, str | None]:
         digits = tokens[2].text
         if not digits.isdecimal() or int(digits) > _DIGITS:
             raise SyntaxProblem(
-                f"a time has at most {_DIGITS} digits behind the second",
+                f"a time has at most {_DIGITS} digits after the second",
                 text=text,
                 start=tokens[0].start,
                 end=tokens[3].end,

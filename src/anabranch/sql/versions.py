@@ -70,7 +70,7 @@ class _Reader:
             return None
         word = cursor.advance()
         if self.relation.moment is not None:
-            raise self._wrong(word.span, "FOR SYSTEM_TIME AS OF says already which version is meant")
+            raise self._wrong(word.span, "FOR SYSTEM_TIME AS OF chooses the version already")
         cursor.advance()
         first = cursor.index
         cursor.close_bracket()
@@ -131,7 +131,7 @@ class _Reader:
             raise self._wrong(last.span, "something is missing beside AND")
         if not pieces:
             hint = "write conditions with AND"
-            raise self._wrong(_span(tokens), "which version is meant does not depend on alternatives", hint)
+            raise self._wrong(_span(tokens), "the version cannot depend on alternatives", hint)
         for piece in pieces:
             nested = piece[0].text == "(" and closing(piece, 0) == len(piece) - 1
             yield from self._pieces(piece) if nested else [piece]
@@ -159,7 +159,7 @@ class _Reader:
         if sides in (("other", "versions"), ("other", ""), ("", "versions")) or (positional and sides == ("", "")):
             return Comparison(left, sign, right, span)
         if sides == ("", ""):
-            what = "nothing tells which side is which"
+            what = "it is not clear which side has the versions"
         else:
             what = f"one side has to be of {self.name or 'the versions'}, and one not"
         hint = f"columns of {self.name} are written {self.name}.column" if self.name else "give the versions an alias"
@@ -183,7 +183,7 @@ class _Reader:
             found = self._comparison(first, positional=True)
             more = [self._comparison(piece) for piece in others]
             if found.sign not in _FLIPPED:
-                raise self._wrong(found.span, "times are compared by >=, >, <= or <", "equal columns belong to ON")
+                raise self._wrong(found.span, "times are compared by >=, >, <= or <", "put equal columns into ON")
             return found, self._bounds(found.sign, [*more, *rest])
         plain = [each for each in rest if only_name(each.left) and only_name(each.right)] if len(rest) > 1 else rest
         if len(plain) != 1:
@@ -201,7 +201,7 @@ class _Reader:
                 raise self._wrong(
                     each.span,
                     "one comparison of times picks the version",
-                    "how far from it a version can be is said by TOLERANCE INTERVAL 5 MINUTES",
+                    "TOLERANCE INTERVAL 5 MINUTES limits how far from it a version can be",
                 )
         return rest
 

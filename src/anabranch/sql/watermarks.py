@@ -192,7 +192,7 @@ def _take_delay(cursor: Cursor) -> int:
     delay = take_duration(cursor, "how late rows may be")
     if delay < 0:
         raise SyntaxProblem(
-            "how late rows may be is not less than nothing",
+            "the allowed delay of rows must not be negative",
             text=cursor.text,
             start=start,
             end=cursor.previous.end,
@@ -230,7 +230,7 @@ def _kept(cursor: Cursor, what: str) -> int:
 
 def _take_frequency(cursor: Cursor) -> int:
     """The number of rows between updates of the bound."""
-    return _at_least_one(cursor, "after how many rows the bound is taken anew")
+    return _at_least_one(cursor, "after how many rows the bound is recomputed")
 
 
 def _at_least_one(cursor: Cursor, what: str) -> int:

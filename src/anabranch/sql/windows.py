@@ -314,7 +314,7 @@ def _check_units(text: str, call: Call[WindowArgument], attribute: str, counts: 
     mixed = [argument for argument in arguments if (argument.unit == "time") != (arguments[0].unit == "time")]
     if mixed:
         hint = "SLIDE_BY_ROW (RATTR and SATTR in brackets) has windows of a length that move by rows"
-        raise problem(text, mixed[0].span, "the figures of a window are all lengths of time, or all numbers", hint)
+        raise problem(text, mixed[0].span, "the arguments of a window are all lengths of time, or all numbers", hint)
     for argument in arguments:
         timed = argument.unit == "time"
         if timed and attribute == "row_num":

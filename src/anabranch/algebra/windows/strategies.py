@@ -54,7 +54,7 @@ class Fold(Generic[P]):
     def difference(self) -> Callable[[P, P], P]:
         """The subtraction of partials; raises if there is none."""
         if self.subtract is None:
-            raise ValueError("this aggregate cannot be subtracted: rows cannot be taken out of it again")
+            raise ValueError("this aggregate cannot be subtracted: rows cannot be removed from it")
         return self.subtract
 
 

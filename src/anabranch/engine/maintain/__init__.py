@@ -1,1 +1,1 @@
-"""Changes of the views whose changes are kept, for one commit: one module a kind of node."""
+"""Computes the changes of nodes for one commit: one module per kind of node."""

@@ -1,4 +1,4 @@
-"""Between which event times the rows lie that new rows of a join can meet."""
+"""The event times of the rows that new rows of a join can match."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     pass
 
 
-#: A moment behind all others that Spark and DuckDB know.
+#: Later than all timestamps of Spark and DuckDB.
 LAST = 253_402_300_800_000_000
 
 
 def partner_ranges(commit: Commit, view: View, placeholder: str) -> dict[str, Range]:
-    """Between which event times the rows of the other inputs lie that new rows of one can meet."""
+    """By other input: the range of the event times of rows that new rows of an input can match."""
     below = view.join_sources.get(placeholder)
     times = _new_times(commit, below) if below is not None else None
     if times is None:
@@ -36,7 +36,7 @@ def partner_ranges(commit: Commit, view: View, placeholder: str) -> dict[str, Ra
 
 
 def needed(commit: Commit, view: View) -> dict[str, int]:
-    """From which event time on rows of the inputs of a join can still meet a row that is to come, and in time."""
+    """By input of a join: the first event time of rows that can still match a future row that is not late."""
     if not view.join.bands or not view.in_time:
         return {}
     bounds = input_bounds(commit.core, commit.catalog, view, commit.before, commit.moves)
@@ -48,12 +48,13 @@ def needed(commit: Commit, view: View) -> dict[str, int]:
 
 
 def band_ranges(commit: Commit, view: View) -> dict[str, Range]:
-    """Between which event times all rows lie that say what an outer join shows of new ones; nothing: anywhere."""
+    """By input: the range of the event times of all rows that affect the output of an outer join for new rows; empty
+    if it is not bounded."""
     if not view.join.steps:
         return {}
     new = {name: _new_times(commit, below) for name, below in view.join_sources.items()}
     starts = {name: times for name, times in new.items() if times is not None}
-    # A row of a view that has no time is near no other, and comes out of an outer join all the same.
+    # A row without a time matches nothing, but an outer join still emits it.
     if any(None in times for times in starts.values()) or any(
         _without_time(commit, each) for each in set(view.join.views.values())
     ):
@@ -66,15 +67,14 @@ def band_ranges(commit: Commit, view: View) -> dict[str, Range]:
 
 
 def _new_times(commit: Commit, id: str) -> Range | None:
-    """From the lowest to the highest event time of the new rows of a stream or view, where that is known; None for
-    no rows."""
+    """The range of the event times of new rows of a stream or view, as far as it is known; None for no rows."""
     files = commit.added.get(commit.catalog.rows_of(id)[0], ())
     ranges = [(file.low, file.high) for file in files]
     return reduce(hull, ranges) if ranges else None
 
 
 def _without_time(commit: Commit, id: str) -> bool:
-    """Whether some of the new rows of a view have no event time."""
+    """Whether some new rows of a view have no event time."""
     table, time = commit.catalog.rows_of(id)
     folder = commit.core.ledger.table_folder(table)
     return any(without_time(folder / file.path, time or "") for file in commit.added.get(table, ()))

@@ -1,4 +1,4 @@
-"""How far what a view reads has come, before a commit and after it: by event time, arrival, rows or chunks."""
+"""The progress of a view's inputs before and after a commit: by event time, arrival time, rows or chunks."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def closes(commit: Commit, view: View) -> bool:
-    """Whether a view waits for windows to close, and this commit moves what they close by."""
+    """Whether a view emits when windows close, and this commit moves its progress."""
     if view.emission.mode == "close" and view.progress.clock != "event":
-        return True  # to count chunks takes longer than the answer is worth
+        return True  # counting chunks to find out costs more than computing the answer
     waits = view.emission.mode == "close" or (view.emission.triggers is not None and view.emission.triggers.watermark)
     if not waits or progress_of(commit, view, 0) != progress_of(commit, view, 1):
         return bool(waits)
@@ -37,17 +37,17 @@ def closes(commit: Commit, view: View) -> bool:
 
 
 def own_bounds(commit: Commit, view: View) -> KeyBounds | PairBounds | None:
-    """The bounds by which the keys of a view close one by one; None if they close together."""
+    """The progress of each key of a view; None if all keys have the same."""
     found = key_bounds(commit.core, commit.catalog, view, commit.before, commit.moves)
     return found or pair_bounds(commit.core, commit.catalog, view, commit.before, commit.moves)
 
 
 def progress_of(commit: Commit, view: View, which: int) -> int | None:
-    """The progress of what a view reads, before this commit (0) or after it (1).
+    """The progress of a view's inputs, before this commit (0) or after it (1).
 
-    That of its streams, held back by views below that have rows of a window still to show.
+    It is the progress of its streams, held back by views below that have pending windows.
     """
-    if view.progress.clock == "arrival":  # nothing that comes later can be late
+    if view.progress.clock == "arrival":  # no later row can be late
         return commit.now if which else None
     if view.progress.clock == "rows":
         return _rows_taken(commit, view, which)
@@ -58,14 +58,14 @@ def progress_of(commit: Commit, view: View, which: int) -> int | None:
 
 
 def _rows_taken(commit: Commit, view: View, which: int) -> int:
-    """How many rows the streams of a view have, the one with the fewest, before this commit or after it."""
+    """The number of rows of the view's shortest stream, before this commit (0) or after it (1)."""
     counted = {id for placeholder, id in view.query.streams.items() if placeholder.startswith(NUMBERED)}
     streams = counted or commit.catalog.sources_of(view)
     return _fewest(commit, view, [(stream, _taken(commit, stream, which)) for stream in streams], which)
 
 
 def _fewest(commit: Commit, view: View, counts: list[tuple[str, int]], which: int) -> int:
-    """The least of what is counted of streams; without those that are idle, and no less than it once was."""
+    """The least count of any stream that is not idle; it never decreases."""
     least = min((count for _, count in counts), default=END)
     passed = commit.before.passed.get(view.id)
     silent = resting(commit.core, commit.catalog, commit.before, commit.moves, {id for id, _ in counts})
@@ -82,7 +82,7 @@ def _taken(commit: Commit, stream: str, which: int) -> int:
 
 
 def _chunks_closed(commit: Commit, view: View, which: int) -> int:
-    """How many chunks of the streams of a view are over, of the one with the fewest: another one has begun."""
+    """The number of complete chunks, those followed by another chunk, of the view's stream with the fewest."""
     counts: list[tuple[str, int]] = []
     for id, column in view.progress.cuts:
         if state_of(commit.core, commit.before, commit.moves, id, which).bound == END:

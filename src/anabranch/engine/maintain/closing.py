@@ -1,8 +1,8 @@
-"""Views that wait for windows which other rows than a row's own make: sessions, windows that end at rows, landmarks.
+"""Views that emit on close, where windows depend on other rows: sessions, windows that end at rows, landmarks.
 
-What has closed is looked for in the answer, row by row. An answer is computed only where there is something to show:
-for keys that have a window which ends between the progress before a commit and the progress after it, and for those
-that have late rows. Other rows change windows that are still open, and these are not shown.
+Each row of the answer is checked for whether its window has closed. The answer is computed only for keys that have a
+window which ends between the progress before the commit and the progress after it, and for keys with late rows. All
+other new rows are in open windows, which are not shown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from anabranch.engine import read
 from anabranch.engine.closing_bounds import EARLIEST, Closing
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
-from anabranch.engine.maintain import clock, deltas, keyed, late_drop, left_out, sessions
+from anabranch.engine.maintain import clock, deltas, dropping, keyed, late_drop, sessions
 from anabranch.engine.progress_bounds import key_bounds
 from anabranch.engine.writing import collected
 from anabranch.ledger import DataFile, Snapshot
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from anabranch.engine.maintain.commit import Commit
 
-#: The bounds of keys that are further than their stream, for Spark.
+#: The placeholder of the bounds of keys that are ahead of their stream.
 MARKS = "@marks"
 
 
 def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
-    """The changes of a view that waits for such windows."""
+    """The changes of a view that emits when such windows close."""
     if view.progress.ends is None:
         if not commit.touches(view) and clock.progress_of(commit, view, 0) == clock.progress_of(commit, view, 1):
             return ()
@@ -44,7 +44,7 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
 
 
 def closed(commit: Commit, view: View, frame: DataFrame) -> DataFrame:
-    """The rows of an answer whose windows have closed, where a view waits for that; `frame` has the whole key."""
+    """The rows of an answer whose windows have closed, if the view emits on close; `frame` has all rows of its keys."""
     if not view.emission.closing:
         return frame
     bounds = bounds_of(commit, view)
@@ -65,7 +65,7 @@ def closed(commit: Commit, view: View, frame: DataFrame) -> DataFrame:
 
 
 def bounds_of(commit: Commit, view: View) -> Closing:
-    """Up to where the windows of a view had closed and have closed, those of some keys further than the others."""
+    """The bounds up to which windows of a view have closed, before and after the commit, with those of single keys."""
     keys = key_bounds(commit.core, commit.catalog, view, commit.before, commit.moves)
     return Closing(clock.progress_of(commit, view, 0), clock.progress_of(commit, view, 1), keys)
 
@@ -75,12 +75,12 @@ def _whole(commit: Commit, view: View) -> tuple[DataFile, ...]:
 
 
 def marks_frames(core: Core, bounds: Closing) -> dict[str, DataFrame]:
-    """What `spark_bounds` joins with."""
+    """The relations that the text of `spark_bounds` joins."""
     return {} if bounds.keys is None else {MARKS: core.spark.createDataFrame(bounds.marks())}
 
 
 def spark_bounds(bounds: Closing, column: str) -> tuple[str, str, str]:
-    """For a row __r with a key: its bounds before and after, and what to join for them."""
+    """For a row __r with a key: its bounds before and after the commit, and the join that they need."""
     before, after = (str(EARLIEST if bound is None else bound) for bound in (bounds.before, bounds.after))
     if bounds.keys is None:
         return before, after, ""
@@ -93,20 +93,20 @@ def spark_bounds(bounds: Closing, column: str) -> tuple[str, str, str]:
 
 
 class _Wait:
-    """A view that waits, in one commit."""
+    """A view that emits when windows close, in one commit."""
 
     def __init__(self, commit: Commit, view: View, ends: Ends) -> None:
         self.commit = commit
         self.view = view
         self.ends = ends
         self.bounds = bounds_of(commit, view)
-        #: The stream that is read, where its files tell which event times they hold.
+        #: The stream that it reads, if the event times in its files are known.
         self.stream = sessions.stream_of(commit, view)
 
     def changes(self) -> tuple[DataFile, ...]:
         commit, view, late = self.commit, self.view, self._late()
         if self.ends.every:
-            # A row can have windows before it that had none: whatever comes, all of them are looked at.
+            # A row can fill earlier windows that were empty, so the whole answer is recomputed.
             passed = [self.ends.passed(bound) for bound in (self.bounds.before, self.bounds.after)]
             if passed[0] == passed[1] and not commit.touches(view):
                 return ()
@@ -135,8 +135,8 @@ class _Wait:
     # ---- rows that came late
 
     def _late(self) -> DataFrame | None:
-        """The new rows that change windows which had closed; None for none. Those that came are counted, and can fail a
-        run, or stay out of the view for ever."""
+        """The new rows that change closed windows; None for none. They are counted as late, and can fail the run or be
+        dropped for good."""
         rows = self._below_progress()
         if rows is None:
             return None
@@ -144,19 +144,21 @@ class _Wait:
         low, gone = self._first(rows, taken)
         if low is None:
             return None
-        judged = self._judged(rows, low, came, taken) if self.ends.gap else rows.selectExpr("*", "true AS __late")
+        judged = (
+            self._with_lateness(rows, low, came, taken) if self.ends.gap else rows.selectExpr("*", "true AS __late")
+        )
         if judged is None:
             return None
         rows = judged
         plain = [quote_name(name) for name in rows.columns if name not in ("__time", "__before", "__late")]
-        if not self.view.leaves_out:
+        if not self.view.drops_late_of:
             return self._counted(rows.where(f"__late OR {taken}").select(*plain))
-        late = left_out.leave_out(self.commit, self.view, self.ends.input, rows.where("__late").select(*plain))
+        late = dropping.drop_rows(self.commit, self.view, self.ends.input, rows.where("__late").select(*plain))
         self.commit.late += [LateRows(self.view, None, None, late)] if late else []
         return rows.where(f"NOT __late AND {taken}").select(*plain) if gone else None
 
     def _counted(self, late: DataFrame) -> DataFrame | None:
-        """Late rows, counted; None for none. What is taken back corrects what was shown, and is no row that came."""
+        """Late rows, counted; None for none. A retraction corrects shown rows, and does not count as a late row."""
         came, gone = "count(*)", "0"
         if "_diff" in late.columns:
             came, gone = (f"coalesce(sum(abs(_diff)) FILTER (WHERE _diff {sign} 0), 0)" for sign in "><")
@@ -164,13 +166,13 @@ class _Wait:
         if not rows and not taken:
             return None
         found = LateRows(self.view, None, None, rows)
-        if self.commit.taken:  # another query for a view below corrects what was shown, and no row came
+        if self.commit.taken:  # without new rows, the query of a view below was changed, and no row is late
             replace(found, rows=rows + taken).check()
         self.commit.late += [found] if rows else []
         return late
 
     def _below_progress(self) -> DataFrame | None:
-        """The new rows below what windows had closed by, with their `__time`, and that of theirs as `__before`."""
+        """The new rows below the progress before this commit, with their `__time`, and that progress as `__before`."""
         bound = self.ends.passed(self.bounds.furthest_before)
         if bound is None or not self._any_before(bound):
             return None
@@ -178,7 +180,7 @@ class _Wait:
         return None if new is None else self._timed(new, str(bound) if self.ends.every else None)
 
     def _first(self, rows: DataFrame, taken: str) -> tuple[int | None, int]:
-        """The first event time of new rows below progress, and how many of them are taken back."""
+        """The first event time of new rows below progress, and the number of retractions among them."""
         if self.stream is not None and self.bounds.keys is None:
             lows = [file.low for file in self.commit.added.get(self.stream.rows_table, ())]
             if None not in lows:
@@ -195,10 +197,10 @@ class _Wait:
         )
         return self.commit.core.frames.sql(text, {"@rows": rows, **marks_frames(self.commit.core, self.bounds)})
 
-    def _judged(self, new: DataFrame, low: int, came: str, taken: str) -> DataFrame | None:
-        """New rows below progress, and whether each is late for the session that it would be in; None if none is.
+    def _with_lateness(self, new: DataFrame, low: int, came: str, taken: str) -> DataFrame | None:
+        """New rows below progress, with whether each is late for its session; None if none is.
 
-        What is taken back is late if it is not in an open session: it was left out, or is part of what was shown.
+        A retraction is late if its row is not in an open session: the row was dropped, or its session was shown.
         """
         core, ends, before = self.commit.core, self.ends, self.bounds.furthest_before
         assert before is not None
@@ -211,9 +213,9 @@ class _Wait:
             text = f"SELECT __n.*, l.t IS NOT NULL AS __late FROM `@new` AS __n LEFT JOIN `@late` AS l ON {same}"
             return core.frames.sql(text.format("l"), {"@new": new, "@late": core.spark.createDataFrame(known)})
         there = self._between(low - ends.gap, None if before == END else before, self.commit.before)
-        times = f"(SELECT {sessions.apart_items(ends, quote_name)}, __time AS t, __before AS p FROM `@{{}}`)".format
+        times = f"(SELECT {sessions.partition_items(ends, quote_name)}, __time AS t, __before AS p FROM `@{{}}`)".format
         late = sessions.late_sql(ends, f"(SELECT * FROM {times('came')})", times("there"))
-        is_open = f"SELECT DISTINCT * FROM ({sessions.judged_sql(ends, times('there'))}) WHERE NOT closed"
+        is_open = f"SELECT DISTINCT * FROM ({sessions.closed_sessions_sql(ends, times('there'))}) WHERE NOT closed"
         text = (
             f"SELECT __n.*, CASE WHEN {taken} THEN o.t IS NULL ELSE l.t IS NOT NULL END AS __late FROM `@new` AS __n"
             f" LEFT JOIN ({late}) AS l ON {same.format('l')} LEFT JOIN ({is_open}) AS o ON {same.format('o')}"
@@ -223,7 +225,7 @@ class _Wait:
         return core.frames.sql(text, found)
 
     def _any_before(self, bound: int) -> bool:
-        """Whether new rows may have earlier event times, as far as their files tell."""
+        """Whether new rows may have event times below a bound, according to the statistics of their files."""
         if self.stream is None:
             return True
         files = self.commit.added.get(self.stream.rows_table, ())
@@ -232,7 +234,7 @@ class _Wait:
     # ---- windows that close
 
     def _closing(self) -> DataFrame | None:
-        """The rows that windows end with which close in this commit; None for none."""
+        """The last rows of the windows that close in this commit; None for none."""
         least, most = self.bounds.furthest_before, self.bounds.furthest_after
         if most is None or all(before == after for before, after in self.bounds.moves()):
             return None
@@ -247,7 +249,7 @@ class _Wait:
         time = self._time("__r.")
         last = "true"
         if self.ends.gap:
-            # The last row of a session: none comes behind it within the gap.
+            # The last row of a session: no row follows within the gap.
             apart = ", ".join(f"__r.{quote_name(name)}" for name in self.ends.apart)
             by = f"PARTITION BY {apart} " if apart else ""
             last = f"coalesce(lead({time}) OVER ({by}ORDER BY {time}) - {time} > {self.ends.gap}, true)"
@@ -260,7 +262,7 @@ class _Wait:
         return self.commit.core.frames.sql(text, {"@rows": rows, **marks_frames(self.commit.core, self.bounds)})
 
     def _between(self, low: int | None, high: int | None, at: Snapshot) -> DataFrame | None:
-        """The rows of the input with event times in [low, high), at a snapshot; None where no file has any."""
+        """The rows of the input with event times in [low, high), at a snapshot; None if no file has any."""
         commit, view, input = self.commit, self.view, self.ends.input
         if input in view.query.streams:
             stream = commit.catalog.stream(view.query.streams[input])
@@ -273,20 +275,20 @@ class _Wait:
         else:
             below = commit.catalog.view(view.query.views[input])
             rows = read.view_frame(commit.core, commit.catalog, below, at, emitted=True)
-        rows = late_drop.without(commit.core, commit.catalog, view, input, rows, at)
+        rows = late_drop.without_dropped(commit.core, commit.catalog, view, input, rows, at)
         time = self._time()
         rows = rows.where(f"{time} >= {low}") if low is not None else rows
         return rows.where(f"{time} < {high}") if high is not None else rows.where(f"{time} IS NOT NULL")
 
     def _files(self, low: int | None, high: int | None) -> tuple[int | None, int | None]:
-        """Between which times files are looked for: anywhere, where they do not tell."""
+        """The range of times by which files are pruned; unbounded if the times in them are not known."""
         return (low, high) if self.stream is not None else (None, None)
 
     def _time(self, row: str = "") -> str:
         return micros_sql(f"{row}{quote_name(self.ends.time)}")
 
     def _key(self) -> str:
-        """The column of the input's rows that progress goes by, where each of its values has its own."""
+        """The input's column whose values have a progress of their own; empty if there is none."""
         keys = self.bounds.keys
         if keys is None:
             return ""
@@ -295,7 +297,7 @@ class _Wait:
 
 
 def closed_difference(commit: Commit, view: View, touched: DataFrame) -> tuple[DataFile, ...]:
-    """What a view that waits for windows shows now of some keys, and did not, and the other way round."""
+    """The changes of some keys of a view that emits when windows close."""
     touched = touched.persist()
     try:
         return keyed.minus_shown(commit, view, closed(commit, view, keyed.fresh_rows(commit, view, touched)), touched)
@@ -304,7 +306,7 @@ def closed_difference(commit: Commit, view: View, touched: DataFrame) -> tuple[D
 
 
 def difference_within(commit: Commit, view: View, spans: sessions.Spans) -> tuple[DataFile, ...]:
-    """What a node shows now of the sessions that rows touch, and did not, and the other way round."""
+    """The changes of the sessions that rows touch."""
     if spans.touched is None:
         return ()
     touched = spans.touched.persist()

@@ -1,4 +1,4 @@
-"""What one commit brings, for those that compute the changes of nodes: its rows and files, its clock, what is done."""
+"""One commit, while the changes of its nodes are computed: its new files, its progress, and what is done so far."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Added = Mapping[str, tuple[DataFile, ...]]
 
 
 class Commit:
-    """Computes the changes of nodes for one commit."""
+    """The state of one commit while the changes of its nodes are computed."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Commit:
         taken: Mapping[str, int],
     ) -> None:
         self.core = core
-        self.taken = taken  # how many rows this commit brings, by stream
+        self.taken = taken  # number of new rows, by stream
         self.moves = moves
-        self.filling = False  # whether all rows there are count as new ones
-        self.anew = False  # whether a node is computed as a whole
-        #: For views with triggers or a budget, the end of the first window that is still to be shown, before and after.
+        self.filling = False  # whether all existing rows count as new
+        self.recompute = False  # whether a node is recomputed as a whole
+        #: For views with triggers or a budget: the end of the first pending window, before and after the commit.
         self.waits: dict[str, tuple[int | None, int | None]] = {}
         for view in catalog.of(View):
             if view.emission.triggers is not None:
@@ -55,20 +55,20 @@ class Commit:
                 self.waits[view.id] = earliest, earliest
         for id, end in held_back(catalog, snapshot, {}).items():
             self.waits[id] = end, end
-        #: How far views with a budget have come in this commit.
+        #: How far views with a budget get in this commit.
         self.held: dict[str, Held] = {}
-        #: How many rows or chunks views have come to past idle streams.
+        #: The progress of views in rows or chunks, with idle streams ignored.
         self.passed: dict[str, int] = {}
         self.late: list[LateRows] = []
-        #: Where the changes of nodes are computed in this commit, and why not elsewhere.
-        self.places: dict[str, str] = {}
-        #: Changes of nodes that are there already, by their tables.
+        #: The backend that computes each node in this commit, and why.
+        self.backends: dict[str, str] = {}
+        #: Changes that are computed already, by table.
         self.ready: Mapping[str, tuple[DataFile, ...]] = {}
-        #: Of views that look at one row at a time, the rows that they can compute, where some they cannot.
+        #: Of row-by-row views that fail for some rows: the query for the other rows.
         self.computable: dict[str, str] = {}
         self.catalog = catalog
         self.before = snapshot
-        self.added = added  # grows: the changes of a node are new rows for those above
+        self.added = added  # grows: the changes of a node are new rows for the nodes above
         self.now = now
 
     @property
@@ -76,26 +76,26 @@ class Commit:
         return overlaid(self.before, self.added)
 
     def touches(self, view: View) -> bool:
-        """Whether this commit brings anything that a node reads."""
+        """Whether this commit has new rows for a node."""
         return self.new_rows(view) > 0
 
     def hold(self, view: View, held: Held) -> None:
-        """A view with a budget has come so far; the views above go no further."""
+        """Record how far a view with a budget gets; the views above go no further."""
         self.held[view.id] = held
         self.waits[view.id] = self.waits.get(view.id, (None, None))[0], held.bound + 1
 
     def first_number(self, stream: str) -> int:
-        """The number of the first row that this commit can bring to a stream."""
+        """The number of the first new row of a stream."""
         state = self.before.streams.get(stream)
         return state.rows if state is not None else 0
 
     def new_rows(self, view: View) -> int:
-        """How many rows this commit brings that a node reads."""
+        """The number of new rows that a node reads."""
         return sum(file.rows for table in self.catalog.tables_read(view) for file in self.added.get(table, ()))
 
     def rows_read(self, view: View) -> int:
-        """How many rows a node reads in this commit, each once a window: new ones, or all where it is computed anew."""
-        rows, after = 0, self.after.files if self.filling or self.anew else None
+        """The number of rows that a node reads, once per window: the new rows, or all if the node is recomputed."""
+        rows, after = 0, self.after.files if self.filling or self.recompute else None
         for table in self.catalog.tables_read(view):
             windows = [use.sliding for use in view.query.blocks if use.panes == table]
             often = max((-(-each.size // each.slide) for each in windows if each is not None), default=1)
@@ -120,7 +120,7 @@ class Commit:
         return files
 
     def _small(self, view: View) -> bool | int:
-        """Whether the changes of a view are few; or up to how many are, where the rows that it reads do not tell."""
+        """Whether a view has few changes; or how many count as few, if the number of rows read does not bound them."""
         most = self.core.place.limits.small_rows
         if self.rows_read(view) > most:
             return False

@@ -1,6 +1,6 @@
-"""Changes of nodes that ask tables outside, beside the files of the ledger: for small runs, without a Spark job.
+"""The changes of nodes that look up external tables, computed by DuckDB on the driver: no Spark job for small runs.
 
-The same rows as `outside` gives. What DuckDB cannot do, or does not do alike, is left to Spark.
+The result is that of `lookup_changes`, which computes what DuckDB cannot compute, or would compute differently.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.types import duckdb_type
-from anabranch.plan.view import ASKED, TableLookup, View
+from anabranch.plan.view import LOOKUP_VERSION, TableLookup, View
 from anabranch.render.duckdb import driver_sql
 from anabranch.sql.text import quote_name
 from anabranch.types import Field
@@ -31,7 +31,7 @@ NEW, FOUND = "__new_rows", "__found_rows"
 
 
 def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
-    """The changes of such a node for a commit; None if they are Spark's to compute."""
+    """The changes of such a node in a commit; None if Spark has to compute them."""
     import duckdb
 
     tables = commit.catalog.tables_read(view)
@@ -72,7 +72,7 @@ def _columns(fields: tuple[Field, ...]) -> str:
 
 
 def _new_text(commit: Commit, view: View) -> str | None:
-    """The rows that come and go, net, with the keys they ask by. Nothing if there are none; None if Spark has to."""
+    """The net changes of the input, with the lookup keys of each row. Empty if there are none; None if Spark has to."""
     query = driver_changes.Query(commit, view)
     columns = _columns(inputs_of(view))
     parts = []
@@ -99,12 +99,14 @@ def _new_text(commit: Commit, view: View) -> str | None:
 
 
 def _found(commit: Commit, view: View, rows: pa.Table) -> pa.Table:
-    """New rows with the version that asks for them, and the matches of each."""
+    """New rows with the version that looks them up, and the matches of each."""
     import pyarrow as pa
 
     version = commit.before.version + 1
     names = [field.name for field in inputs_of(view)]
-    found = rows.select([*names, "_diff"]).append_column(ASKED, pa.array([version] * rows.num_rows, pa.int64()))
+    found = rows.select([*names, "_diff"]).append_column(
+        LOOKUP_VERSION, pa.array([version] * rows.num_rows, pa.int64())
+    )
     for number, lookup in enumerate(view.query.asks):
         columns = [rows.column(KEY.format(number, index)).to_pylist() for index in range(len(lookup.by))]
         found = found.append_column(lookup.into, _lists(commit, lookup, list(zip(*columns, strict=True))))
@@ -113,9 +115,9 @@ def _found(commit: Commit, view: View, rows: pa.Table) -> pa.Table:
 
 
 def _lists(commit: Commit, lookup: TableLookup, keys: list[Key]) -> pa.Array:
-    """The matches of each key in turn, as a list; NULL for none."""
+    """The list of the matches of each key, in the order of the keys; NULL for none."""
     import pyarrow as pa
 
     matched, lists = fetch_matches(commit, lookup, keys)
-    indexes = {key: place for place, key in enumerate(matched)}
+    indexes = {key: index for index, key in enumerate(matched)}
     return lists.take(pa.array([indexes.get(key) for key in keys], pa.int64()))

@@ -35,7 +35,7 @@ def fire(commit: Commit, view: View) -> tuple[DataFile, ...]:
     files = _fire_by_spark(commit, view, before, after, keys)
     if files is not None:
         return files
-    commit.places[view.id] = "by Spark; what fires is decided on the driver"
+    commit.backends[view.id] = "by Spark; what fires is decided on the driver"
     records = _records(commit, view)
     if view.emission.budget is not None and after is not None:
         before = shown_before(view, commit.before, before)
@@ -61,13 +61,13 @@ def fire(commit: Commit, view: View) -> tuple[DataFile, ...]:
 def _fire_by_spark(
     commit: Commit, view: View, before: int | None, after: int | None, keys: KeyBounds | PairBounds | None
 ) -> tuple[DataFile, ...] | None:
-    """The same where keys are too many for the driver; None where they are not."""
+    """The same by Spark, if the keys are too many for the driver; None if they are not."""
     furthest = highest(after, keys.furthest[1]) if isinstance(keys, KeyBounds) else after
     rows, everything = commit.rows_read(view), after == END or isinstance(keys, PairBounds)
     pending = commit.core.timers.in_files(view, commit.before, rows, commit.now, furthest, everything=everything)
     if pending is None:
         return None
-    commit.places[view.id] = f"by Spark, what fires too: {pending.verdict.reason}"
+    commit.backends[view.id] = f"by Spark, what fires too: {pending.verdict.reason}"
     job = FiringJob(commit, view, pending)
     if view.emission.budget is not None and after is not None:
         before = shown_before(view, commit.before, before)
@@ -82,7 +82,7 @@ def _fire_by_spark(
 
 
 def _records(commit: Commit, view: View) -> dict[Key, Records]:
-    """How many records this commit brings for each key, and their places where these matter."""
+    """The number of new records of each key; with their positions, if the trigger counts record by record."""
     found: dict[Key, Records] = {}
     width = len(view.keying.columns)
     for touch in view.keying.touches:
@@ -93,17 +93,17 @@ def _records(commit: Commit, view: View) -> dict[Key, Records]:
             records = found.setdefault(hashable(row[:width]), Records())
             records.count += row[width] if view.emission.counted is None else 1
             if view.emission.counted is not None:
-                records.places.append(row[width])
+                records.positions.append(row[width])
     found = {key: records for key, records in found.items() if records.count}
     for records in found.values():
-        records.places.sort()
+        records.positions.sort()
     if not view.keying.touches and commit.touches(view):
         found[()] = Records(commit.new_rows(view))
     return found
 
 
 def _limited(commit: Commit, view: View, fired: Fired, touched: DataFrame | None) -> DataFrame:
-    """What the keys that fired show; of this commit, only the rows up to the one that fired."""
+    """The rows of the keys that fired; of this commit's rows, only those up to the one that fired."""
     rows = [(*key, place) for key, place in fired.upto.items()]
     takes = commit.core.spark.createDataFrame(table_of(read.take_fields(view), rows)) if rows else None
     return counting.fresh_upto(commit, view, takes, touched)

@@ -1,7 +1,7 @@
-"""Keyed nodes, and those without a key: f(state | touched keys) - what was shown for them.
+"""Keyed nodes, and nodes without a key: f(state | touched keys) - the rows shown for these keys.
 
-f is the user's own SQL over the state with this commit in it. What was shown is in the ledger and never computed again,
-so that each row taken back is one that was given out.
+f is the user's own SQL over the state, including this commit. The rows shown are read from the ledger and never
+recomputed, so every retraction takes back a row that was emitted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.engine.maintain.sessions import Spans
 from anabranch.engine.tables import net_sql
 from anabranch.engine.writing import collected
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.node import PLACE
+from anabranch.plan.node import POSITION
 from anabranch.plan.view import Touch, View
 from anabranch.sql.text import quote_name
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def touched_keys(commit: Commit, view: View) -> DataFrame | None:
-    """The keys that new rows touch, each once; None for none."""
+    """The distinct keys that new rows touch; None for none."""
     parts: list[DataFrame] = []
     for touch in view.keying.touches:
         new = deltas.delta(commit, view, touch.input)
@@ -49,23 +49,23 @@ def touched_keys(commit: Commit, view: View) -> DataFrame | None:
 
 
 def keys_of(commit: Commit, view: View, touch: Touch, rows: DataFrame) -> DataFrame:
-    """The keys that rows of an input touch, with their types."""
+    """The keys that rows of an input touch, cast to the types of the key."""
     return keyed_columns(commit, view, touching(commit, view, touch, touch.text, rows))
 
 
 def touching(commit: Commit, view: View, touch: Touch, text: str, new: DataFrame) -> DataFrame:
-    """The keys of new rows, whatever their sign."""
+    """The keys of new rows, of either sign."""
     if touch.input in view.query.views:
         names = deltas.names_of(commit, commit.catalog.view(view.query.views[touch.input]))
-        new = new.select(*names, *([PLACE] if touch.input == view.emission.counted else []))
+        new = new.select(*names, *([POSITION] if touch.input == view.emission.counted else []))
     return commit.core.frames.sql(text, {touch.input: new, **read.static_frames(commit.core, commit.catalog, view)})
 
 
 def keyed_columns(commit: Commit, view: View, frame: DataFrame, more: str | None = None) -> DataFrame:
-    """The columns of a key with their types; and one more, where it is there.
+    """The columns of the key, cast to their types, and one more column if the frame has it.
 
-    A number that is equal to none of its type (of a BIGINT column that is compared with an INT) touches none of its
-    keys; as NULL it touches one that is computed anew in vain.
+    A value outside of the type (a BIGINT that is compared with an INT) equals no key. It becomes NULL, and the NULL key
+    is recomputed for nothing.
     """
     items = [f"try_cast(`k{i}` AS {key.type}) AS `k{i}`" for i, key in enumerate(view.keying.columns)]
     return frame.selectExpr(*items, *([more] if more is not None and more in frame.columns else []))
@@ -96,10 +96,10 @@ def fresh_rows(
     at: Snapshot | None = None,
     spans: Spans | None = None,
 ) -> DataFrame:
-    """What a node is to show now, for the touched keys; with rows of its own for what a trigger counts.
+    """The current rows of a node for the touched keys; `counted` replaces the input that a trigger counts.
 
-    Of streams, the rows whose event time is `within` bounds, or in the sessions of `spans`; `at` a snapshot, if not
-    now.
+    Of streams, only rows with event times `within` bounds or in the sessions of `spans` are read; `at` is the snapshot,
+    if not the one after this commit.
     """
     narrows = {each.input: each.columns for each in view.keying.narrows}
     continues = at is None and continues_from_shown(commit, view)
@@ -127,12 +127,12 @@ def fresh_rows(
 
 
 def continues_from_shown(commit: Commit, view: View) -> bool:
-    """Whether what a view shows and the rows of this commit are enough for its changes."""
+    """Whether the changes of a view follow from the rows it shows and the new rows."""
     return view.follows_from_shown and not commit.filling
 
 
 def _retained(commit: Commit, view: View, placeholder: str) -> DataFrame:
-    """What a view shows of the rows of its stream, and those of this commit."""
+    """The rows of its stream that a view shows, and the new rows."""
     new = deltas.delta(commit, view, placeholder)
     assert new is not None and view.keying.retained is not None
     if not view.keying.retained:
@@ -147,9 +147,9 @@ def _retained(commit: Commit, view: View, placeholder: str) -> DataFrame:
 def minus_shown(
     commit: Commit, view: View, fresh: DataFrame, touched: DataFrame | None, during: str | None = None
 ) -> tuple[DataFile, ...]:
-    """What is to be shown now of touched keys and was not, and the other way round, as changes of a view.
+    """The changes of a view: its fresh rows minus the rows shown, for touched keys.
 
-    `during` is the time of a row that was shown, where a key is touched between two times only.
+    `during` gives the time of a shown row, if keys are touched only between two times.
     """
     shown = read.changes_frame(commit.core, commit.catalog, view, commit.before)
     if touched is not None:
@@ -159,7 +159,7 @@ def minus_shown(
 
 
 def subtract(commit: Commit, view: View, fresh: DataFrame, shown: DataFrame) -> DataFrame:
-    """What is to be shown now and was not, and the other way round."""
+    """The difference of fresh and shown rows, as net changes."""
     columns = ", ".join(quote_name(field.name) for field in (*view.fields, *view.hidden))
     both = f"(SELECT {columns}, 1 AS _diff FROM `@fresh` UNION ALL SELECT {columns}, -_diff FROM `@shown`)"
     return commit.core.frames.sql(net_sql(columns, both), {"@fresh": fresh, "@shown": shown})
@@ -168,7 +168,8 @@ def subtract(commit: Commit, view: View, fresh: DataFrame, shown: DataFrame) -> 
 def _semi(
     commit: Commit, frame: DataFrame, touched: DataFrame, pairs: list[tuple[str, str]], during: str | None = None
 ) -> DataFrame:
-    """The rows of a frame that have a touched key; NULL is a key like any other. `during`: and that time of it."""
+    """The rows of a frame with a touched key (NULL equals NULL) and, with `during`, a time between its `low` and
+    `high`."""
     same = [f"__r.{quote_name(name)} <=> __t.{key}" for name, key in pairs]
     same += [f"{during} BETWEEN __t.low AND __t.high"] if during is not None else []
     if not same:

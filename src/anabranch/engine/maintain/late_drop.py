@@ -1,8 +1,8 @@
-"""Rows that came too late for a view and are left out of it for ever: LATE DROP, and what LATE ARCHIVE emits.
+"""Reads inputs without the late rows that a view has dropped: LATE DROP, and the views of LATE ARCHIVE.
 
-Which rows these are depends on when they came, so it is a fact of the ledger: a table of the view for each of its
-inputs has them, written with the run that brought them, in the form of changes. The view is computed from the rows of
-the input less those of the table, whatever the run, and so is what it would be if they had never come.
+Which rows are dropped depends on when they arrived, so the ledger stores them: per input, the view has a table of
+dropped rows, in the form of changes, written with the run of these rows. The view is always computed from the input
+minus this table, as if the rows had never arrived.
 """
 
 from __future__ import annotations
@@ -30,30 +30,32 @@ def input_fields(catalog: Catalog, view: View, input: str) -> tuple[Field, ...]:
     return catalog.view(view.query.views[input]).fields
 
 
-def left_out_fields(catalog: Catalog, view: View, input: str) -> tuple[Field, ...]:
+def dropped_fields(catalog: Catalog, view: View, input: str) -> tuple[Field, ...]:
     return (*input_fields(catalog, view, input), DIFF)
 
 
-def without(core: Core, catalog: Catalog, view: View, input: str, rows: DataFrame, snapshot: Snapshot) -> DataFrame:
-    """The rows of an input less those that were left out by a snapshot."""
-    if input not in view.leaves_out or not snapshot.files.get(view.left_out_table(input)):
+def without_dropped(
+    core: Core, catalog: Catalog, view: View, input: str, rows: DataFrame, snapshot: Snapshot
+) -> DataFrame:
+    """The rows of an input without those that were dropped up to a snapshot."""
+    if input not in view.drops_late_of or not snapshot.files.get(view.dropped_table(input)):
         return rows
-    left_out = core.table_frame(view.left_out_table(input), left_out_fields(catalog, view, input), snapshot)
+    dropped = core.table_frame(view.dropped_table(input), dropped_fields(catalog, view, input), snapshot)
     columns = ", ".join(quote_name(field.name) for field in input_fields(catalog, view, input))
-    both = f"(SELECT {columns}, 1 AS _diff FROM `@rows` UNION ALL SELECT {columns}, -_diff FROM `@left_out`)"
+    both = f"(SELECT {columns}, 1 AS _diff FROM `@rows` UNION ALL SELECT {columns}, -_diff FROM `@dropped`)"
     copied = "LATERAL VIEW explode(array_repeat(1, CAST(_diff AS INT))) __copies AS __copy"
     text = f"SELECT {columns} FROM ({net_sql(columns, both)}) {copied}"
-    return core.frames.sql(text, {"@rows": rows, "@left_out": left_out})
+    return core.frames.sql(text, {"@rows": rows, "@dropped": dropped})
 
 
-def without_sql(rows: str, left_out: str, columns: list[str]) -> str:
-    """The same for DuckDB, of columns of rows that only come: which copy of a row is left out makes no difference."""
+def without_dropped_sql(rows: str, dropped: str, columns: list[str]) -> str:
+    """The same for DuckDB, for append-only rows, where it does not matter which copy of a row is dropped."""
     items = ", ".join(quoted(each) for each in columns)
-    return f"(SELECT {items} FROM {rows} EXCEPT ALL SELECT {items} FROM {left_out})"
+    return f"(SELECT {items} FROM {rows} EXCEPT ALL SELECT {items} FROM {dropped})"
 
 
-def came(core: Core, table: str, files: Sequence[DataFile]) -> int:
-    """How many rows files of a table have that came, and were not taken back."""
+def count_insertions(core: Core, table: str, files: Sequence[DataFile]) -> int:
+    """The number of rows in files of a table, without retractions."""
     from pyarrow import compute, parquet
 
     paths = [str(core.ledger.table_folder(table) / file.path) for file in files]

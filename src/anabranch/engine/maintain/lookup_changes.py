@@ -1,11 +1,10 @@
-"""Changes of nodes that ask tables outside: each new row with the matches it found when it was asked for.
+"""The changes of nodes that look up external tables: each new row with the matches found when it arrived.
 
-    a new row           asked for once; what was found is kept with it, as a list, and the version that asked
-    a row taken back    what was kept with it is taken back, whatever the table says now; of several equal rows the one
-                        that was asked for last
+    a new row        looked up once; the list of its matches is stored with it, and the version of the lookup
+    a retracted row  its stored matches are retracted, whatever the table holds now; of several equal rows those of the
+                     last lookup
 
-So everything above reads what is in the ledger, and a run that is made again after a crash asks again only if it never
-was committed.
+Nodes above read only the ledger. A run that is repeated after a crash looks rows up again only if it was not committed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from anabranch.engine.tables import net_sql
 from anabranch.ledger.crash import reach
 from anabranch.plan.definitions import Table
 from anabranch.plan.describe import append_only
-from anabranch.plan.view import ASKED, TableLookup, View
+from anabranch.plan.view import LOOKUP_VERSION, TableLookup, View
 from anabranch.sources.lookup import arrow_schema
 from anabranch.sql.text import quote_name
 from anabranch.types import Field
@@ -41,20 +40,20 @@ _CALENDAR = {
 
 
 @contextmanager
-def changes(commit: Commit, view: View, *, anew: bool = False) -> Iterator[DataFrame | None]:
-    """The changes of such a node for a commit; None if nothing comes in.
+def changes(commit: Commit, view: View, *, recompute: bool = False) -> Iterator[DataFrame | None]:
+    """The changes of such a node in a commit; None if its input has none.
 
-    With `anew`, the rows below may be others than those that it has, though no new ones came. The rows are kept while
-    this is open: their keys are collected before what was found for them is written.
+    With `recompute`, the input is compared with the stored rows: it may have changed without new rows. The rows are
+    cached until the context ends, since they are read for the keys and again for the result.
     """
-    new = _difference(commit, view) if anew else deltas.delta(commit, view, view.inputs[0])
+    new = _difference(commit, view) if recompute else deltas.delta(commit, view, view.inputs[0])
     if new is None:
         yield None
         return
     rows = _keyed(commit, view, new).persist()
     try:
         found = _with_matches(commit, view, rows.where("_diff > 0"))
-        if _only_grows(commit, view) and not anew:
+        if _only_grows(commit, view) and not recompute:
             yield found
         else:
             yield found.unionByName(_taken_back(commit, view, rows.where("_diff < 0")))
@@ -63,14 +62,14 @@ def changes(commit: Commit, view: View, *, anew: bool = False) -> Iterator[DataF
 
 
 def _only_grows(commit: Commit, view: View) -> bool:
-    """Whether no row that asks can be one that is taken back."""
+    """Whether the input is append-only."""
     if commit.filling or view.inputs[0] in view.query.streams:
         return True
     return append_only(commit.catalog.view(view.query.views[view.inputs[0]]), commit.catalog)
 
 
 def _keyed(commit: Commit, view: View, new: DataFrame) -> DataFrame:
-    """What comes and goes, net, with the values that rows ask by."""
+    """The net changes of the input, with the lookup keys of each row."""
     columns = _columns(view)
     came = f"SELECT {columns}, 1 AS _diff FROM `@new`"
     net = came if view.inputs[0] in view.query.streams else net_sql(columns, "`@new`")
@@ -83,7 +82,8 @@ def _keyed(commit: Commit, view: View, new: DataFrame) -> DataFrame:
 
 
 def _difference(commit: Commit, view: View) -> DataFrame | None:
-    """The rows that are there now and were not asked for, and the other way round. Those of a stream only ever come."""
+    """The rows of the input that were not looked up yet, and stored rows that it no longer has; None for a stream,
+    which is append-only."""
     if view.inputs[0] in view.query.streams:
         return None
     core, catalog = commit.core, commit.catalog
@@ -100,8 +100,8 @@ def _columns(view: View) -> str:
 
 
 def inputs_of(view: View) -> tuple[Field, ...]:
-    """The columns of the rows that ask."""
-    own = {ASKED, *(lookup.into for lookup in view.query.asks)}
+    """The columns of the rows that are looked up."""
+    own = {LOOKUP_VERSION, *(lookup.into for lookup in view.query.asks)}
     return tuple(field for field in view.fields if field.name not in own)
 
 
@@ -109,7 +109,7 @@ def inputs_of(view: View) -> tuple[Field, ...]:
 
 
 def _with_matches(commit: Commit, view: View, rows: DataFrame) -> DataFrame:
-    """New rows with what is found for them."""
+    """New rows with their matches."""
     core = commit.core
     relations = {"@rows": rows}
     joins, shown = [], []
@@ -119,14 +119,14 @@ def _with_matches(commit: Commit, view: View, rows: DataFrame) -> DataFrame:
         on = " AND ".join(f"__rows.{name} = __f{number}.{name}" for name in names)
         joins.append(f" LEFT JOIN `@found{number}` AS __f{number} ON {on}")
         shown.append(f"__f{number}.{quote_name(lookup.into)}")
-    version = f"CAST({commit.before.version + 1} AS BIGINT) AS {ASKED}"
+    version = f"CAST({commit.before.version + 1} AS BIGINT) AS {LOOKUP_VERSION}"
     items = ", ".join([*(f"__rows.{quote_name(field.name)}" for field in inputs_of(view)), version, *shown])
     reach("after-lookup")
     return core.frames.sql(f"SELECT {items}, __rows._diff FROM `@rows` AS __rows{''.join(joins)}", relations)
 
 
 def _found(commit: Commit, lookup: TableLookup, names: list[str], rows: DataFrame) -> DataFrame:
-    """The matches of the keys of rows, a row a key."""
+    """The matches of the keys of rows, one row per key."""
     import pyarrow as pa
 
     core = commit.core
@@ -140,7 +140,7 @@ def _found(commit: Commit, lookup: TableLookup, names: list[str], rows: DataFram
 
 
 def fetch_matches(commit: Commit, lookup: TableLookup, keys: Iterable[Key]) -> tuple[list[Key], pa.ListArray]:
-    """The keys that have matches, and the list of them for each."""
+    """The keys that have matches, and the list of the matches of each."""
     table = commit.catalog[lookup.table]
     assert isinstance(table, Table)
     columns = arrow_schema(fields_of(commit, lookup, lookup.columns))
@@ -148,9 +148,9 @@ def fetch_matches(commit: Commit, lookup: TableLookup, keys: Iterable[Key]) -> t
 
 
 def key_sql(lookup: TableLookup, value: str, type: str, own: str) -> str:
-    """A value that a row asks by, for Spark and DuckDB, which calls the type `own`.
+    """A lookup key of a row, for Spark and DuckDB; `own` is the engine's name of the type.
 
-    A day or time outside of the calendar equals nothing, and compares as the end of the calendar does.
+    A date or time outside of the calendar equals nothing, and is ordered like the end of the calendar.
     """
     key = f"try_cast({value} AS {own})"
     if type not in _CALENDAR:
@@ -161,7 +161,7 @@ def key_sql(lookup: TableLookup, value: str, type: str, own: str) -> str:
 
 
 def key_types(commit: Commit, lookup: TableLookup) -> tuple[str, ...]:
-    """The types of the values that rows ask by."""
+    """The types of the lookup keys."""
     return lookup.types or tuple(field.type for field in fields_of(commit, lookup, lookup.by))
 
 
@@ -171,7 +171,7 @@ def fields_of(commit: Commit, lookup: TableLookup, names: tuple[str, ...]) -> li
     return [next(field for field in table.fields if field.name == name) for name in names]
 
 
-# ---- rows taken back
+# ---- retracted rows
 
 
 def _taken_back(commit: Commit, view: View, gone: DataFrame) -> DataFrame:
@@ -181,23 +181,24 @@ def _taken_back(commit: Commit, view: View, gone: DataFrame) -> DataFrame:
 
 
 def taken_back_sql(view: View, shown: str, gone: str, quote: Callable[[str], str], same: str) -> str:
-    """What was kept with rows that are no more, those that were asked for last first.
+    """The stored rows to retract for the rows in `gone`, whose counts are negative; those of the last lookup first.
 
-    For Spark and DuckDB: `quote` writes a name, `same` compares so that NULL equals NULL. `gone` has counts below zero.
+    For Spark and DuckDB: `quote` quotes a name, `same` is the null-safe equality operator.
     """
     inputs = [quote(field.name) for field in inputs_of(view)]
     on = " AND ".join(f"__s.{name} {same} __g.{name}" for name in inputs)
     lists = [quote(lookup.into) for lookup in view.query.asks]
     kept = ", ".join(inputs)
-    rows = ", ".join(f"__s.{name}" for name in (*inputs, ASKED))
+    rows = ", ".join(f"__s.{name}" for name in (*inputs, LOOKUP_VERSION))
     stored = (
         f"SELECT {rows}, {', '.join(f'first(__s.{name}) AS {name}' for name in lists)},"
         f" sum(__s._diff) AS __count, -first(__g._diff) AS __gone FROM {shown} AS __s JOIN {gone} AS __g ON {on}"
         f" GROUP BY {rows} HAVING sum(__s._diff) > 0"
     )
-    later = f"PARTITION BY {kept} ORDER BY {ASKED} DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+    later = f"PARTITION BY {kept} ORDER BY {LOOKUP_VERSION} DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
     ranked = f"SELECT *, coalesce(sum(__count) OVER ({later}), 0) AS __later FROM ({stored}) AS __stored"
     return (
-        f"SELECT {kept}, {ASKED}, {', '.join(lists)}, -CAST(least(__count, __gone - __later) AS BIGINT) AS _diff"
+        f"SELECT {kept}, {LOOKUP_VERSION}, {', '.join(lists)},"
+        f" -CAST(least(__count, __gone - __later) AS BIGINT) AS _diff"
         f" FROM ({ranked}) AS __ranked WHERE __later < __gone"
     )

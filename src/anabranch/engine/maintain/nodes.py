@@ -1,15 +1,14 @@
-"""Changes of the views whose changes are kept, for one commit: each node after those it reads.
+"""The changes of each node whose changes are stored, for one commit; its inputs are computed before it.
 
     stateless   the changes of its input, through the user's SQL
-    join        the changes of each input with the rows of the others: dA x B + A x dB + dA x dB
-    keyed       f(state | touched keys) - what was shown for them
-    whole       f(state) - what was shown
-    sessions    f(rows of the sessions that new rows touch) - what was shown of these
-    outer joins whose streams are bound to each other in time, keyed or not: f(state after) - f(state before), of the
-                rows that are near new ones
+    join        the changes of each input, joined with the rows of the others: dA x B + A x dB + dA x dB
+    keyed       f(state | touched keys) - the rows shown for these keys
+    whole       f(state) - the rows shown
+    sessions    f(rows of the sessions that new rows touch) - the rows shown for these sessions
+    outer joins with time bands, keyed or not: f(state after) - f(state before), over the rows in reach of new ones
 
-f is the user's own SQL over the state with this commit in it; what was shown is in the ledger and never computed again,
-so that each row taken back is one that was given out.
+f is the user's own SQL over the state, including this commit. The rows shown are read from the ledger and never
+recomputed, so every retraction takes back a row that was emitted.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from anabranch.engine.maintain import (
     closing,
     deltas,
     driver_lookup_changes,
+    dropping,
     firing,
     keyed,
-    left_out,
     lookup_changes,
     sessions,
 )
@@ -47,17 +46,17 @@ if TYPE_CHECKING:
 
 
 def fill(commit: Commit, view: View) -> tuple[DataFile, ...]:
-    """Everything a new view shows, as its first changes."""
+    """All rows of a new view, as its first changes."""
     if view.emission.mode == "triggers" or view.query.asks:
         commit.filling = True
         try:
             return _look_up(commit, view) if view.query.asks else firing.fire(commit, view)
         finally:
             commit.filling = False
-    commit.anew = True
+    commit.recompute = True
     known = commit.core.catalog(commit.before).objects.get(view.id)
     if isinstance(known, View) and known.query.rows is not None and known.sql == view.sql:
-        # What it has shown so far: its rows have met static tables, and stay as they are.
+        # The rows that it has shown so far: they were enriched when they arrived, and do not change.
         whole = read.view_query(commit.core, commit.core.catalog(commit.before), known, commit.before)
     else:
         narrow = partial(deltas.computable_rows, commit, view)
@@ -65,19 +64,19 @@ def fill(commit: Commit, view: View) -> tuple[DataFile, ...]:
     return commit.write(view, deltas.signed(commit, closing.closed(commit, view, whole)))
 
 
-def renew(commit: Commit, view: View) -> tuple[DataFile, ...]:
-    """The changes of a node after something was changed under it that brings no new rows; what waits goes on."""
+def recompute(commit: Commit, view: View) -> tuple[DataFile, ...]:
+    """The changes of a node after a change below it that brings no new rows; pending windows stay pending."""
     if view.emission.mode == "triggers":
         shown = _shown_windows(commit, view)
         return () if shown is None else keyed.minus_shown(commit, view, shown, None)
-    commit.anew = True
+    commit.recompute = True
     if view.query.asks:
-        return _look_up(commit, view, anew=True)
+        return _look_up(commit, view, recompute=True)
     return keyed.minus_shown(commit, view, closing.closed(commit, view, keyed.fresh_rows(commit, view)), None)
 
 
 def _shown_windows(commit: Commit, view: View) -> DataFrame | None:
-    """What a view shows now of the windows that it has shown; None if it does not wait for windows alone."""
+    """The current rows of the windows that a view has shown; None if it does not emit by windows only."""
     bound = clock.progress_of(commit, view, 0)
     if view.emission.budget is not None:
         bound = shown_before(view, commit.before, bound)
@@ -92,27 +91,27 @@ def _shown_windows(commit: Commit, view: View) -> DataFrame | None:
 
 
 def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
-    """What a node shows now and did not, and the other way round."""
-    commit.anew = False
+    """The rows that a node shows from this commit on, and those that it retracts."""
+    commit.recompute = False
     if view.emission.mode == "triggers":
         return firing.fire(commit, view)
     if view.emission.closing:
-        commit.places[view.id] = str(Verdict(False, "its windows are made by other rows"))
+        commit.backends[view.id] = str(Verdict(False, "its windows depend on other rows"))
         return closing.changes(commit, view)
-    if commit.core.table_cache.keeps(view.id):  # whether or not it has anything to do in this commit
+    if commit.core.table_cache.keeps(view.id):  # even if the node has nothing to do in this commit
         commit.core.table_cache.let_go(view.id, bands.needed(commit, view))
     if not commit.touches(view):
         return ()
     if view.query.asks:
         return _look_up(commit, view)
     if view.changes_table in commit.ready:
-        commit.places[view.id] = "in kernels, with the rows of the run"
+        commit.backends[view.id] = "in kernels, with the rows of the run"
         commit.added[view.changes_table] = commit.ready[view.changes_table]
         return commit.ready[view.changes_table]
     if view.operator == "join" and view.emission.late == "drop":
-        left_out.count_dropped(commit, view)
-    elif view.leaves_out:
-        left_out.leave_out_late(commit, view)
+        dropping.count_dropped(commit, view)
+    elif view.drops_late_of:
+        dropping.drop_late_rows(commit, view)
     if not (view.operator == "keyed" and view.query.direct) and view.id not in commit.computable:
         files = driver_changes.changes(commit, view)
         files = buckets.changes(commit, view) if files is None else files
@@ -120,11 +119,11 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
             commit.added[view.changes_table] = files
             return files
     if view.row_by_row:
-        changed = deltas.passed_on(commit, view)
+        changed = deltas.row_by_row_changes(commit, view)
         if changed is None:
             return ()
         return commit.write(
-            view, deltas.net_changes(commit, view, changed) if deltas.both_ways(commit, view) else changed
+            view, deltas.net_changes(commit, view, changed) if deltas.may_cancel_out(commit, view) else changed
         )
     if view.operator == "keyed" and view.query.direct:
         return _hot(commit, view)
@@ -138,47 +137,47 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
     return _by_spark(commit, view)
 
 
-def _look_up(commit: Commit, view: View, *, anew: bool = False) -> tuple[DataFile, ...]:
-    """New rows with the matches that tables outside have for them."""
-    files = None if anew else driver_lookup_changes.changes(commit, view)
+def _look_up(commit: Commit, view: View, *, recompute: bool = False) -> tuple[DataFile, ...]:
+    """New rows with their matches in external tables."""
+    files = None if recompute else driver_lookup_changes.changes(commit, view)
     if files is not None:
         commit.added[view.changes_table] = files
         return files
-    with lookup_changes.changes(commit, view, anew=anew) as changed:
+    with lookup_changes.changes(commit, view, recompute=recompute) as changed:
         return () if changed is None else commit.write(view, changed)
 
 
 def _hot(commit: Commit, view: View) -> tuple[DataFile, ...]:
-    """The changes of a plain aggregate, beside its groups in memory; by Spark where that is not to be had.
+    """The changes of a plain aggregate, from its groups in memory; by Spark where the driver cannot.
 
-    Memory that is not enough may be so the next time. Other reasons stay: the view is Spark's from then on.
+    After running out of memory, the next commit tries again; after any other error the view is left to Spark.
     """
     import duckdb
 
     verdict = commit.core.place.takes_changes(commit.rows_read(view), 0)
     if verdict and commit.core.hot.left(view):
         verdict = Verdict(False, "DuckDB failed for it before")
-    commit.places[view.id] = str(verdict)
+    commit.backends[view.id] = str(verdict)
     if not verdict:
         return _by_spark(commit, view)
     panes = commit.catalog.panes(view.query.blocks[0].panes)
     if not all(panes.column(name).duckdb for name in view.query.blocks[0].columns):
-        commit.places[view.id] = str(Verdict(False, "partials of Spark's own"))
+        commit.backends[view.id] = str(Verdict(False, "partials of Spark's own"))
         return _by_spark(commit, view)
     closed = progress(commit.core, commit.catalog, view, commit.before, commit.moves, 1)
     try:
         files = commit.core.hot.changes(view, panes, commit.before, commit.added[panes.id], closed, commit.now)
     except duckdb.Error as error:
         commit.core.hot.forget(view.id)
-        commit.places[view.id] = str(Verdict(False, (str(error).splitlines() or [""])[0]))
-        files = _by_spark(commit, view)  # or tells in its own words what is wrong, of an overflow, say
+        commit.backends[view.id] = str(Verdict(False, (str(error).splitlines() or [""])[0]))
+        files = _by_spark(commit, view)  # or raises an error of its own, of an overflow, for example
         if not isinstance(error, duckdb.OutOfMemoryException):
             commit.core.hot.leave(view)
             reason = (str(error).splitlines() or [""])[0]
             commit.core.warn(f"view {view.name} is computed by Spark from now on, and runs take longer: {reason}")
         return files
     if files is None:
-        commit.places[view.id] = str(Verdict(False, "its groups are more than the driver holds or reads"))
+        commit.backends[view.id] = str(Verdict(False, "it has more groups than the driver holds or reads"))
         return _by_spark(commit, view)
     commit.added[view.changes_table] = files
     return files

@@ -1,9 +1,8 @@
-"""Which sessions new rows touch: the event times between which all rows lie that these sessions are made of. And which
-of them come too late for theirs.
+"""The sessions that new rows touch, with the range of their event times; and new rows that are late for their session.
 
-A session is a chain of rows of one key, none further than the gap from the next. From the rows of a commit the chain is
-followed to both sides, over the rows that the stream has, as far as it goes; no row beyond its ends has a say in it.
-New rows that join two sessions are links of one chain like any others.
+A session is a chain of rows of one key, each within the gap of the next. From new rows, the chain is followed in both
+directions over the rows of the stream; rows beyond its ends do not affect it. New rows that merge two sessions are
+links of one chain.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ if TYPE_CHECKING:
 
     from anabranch.engine.maintain.commit import Commit
 
-#: How many gaps far rows are looked at first, how much further each time, and how often.
+#: The range of the first search, in gaps; the factor for each further search; and the number of searches.
 FIRST, FURTHER, TIMES = 8, 16, 4
 SEEDS = "_seeds"
-#: A column that is the same for all keys: sessions without any are those of one key.
+#: A constant column, so that sessions without a key have one.
 ALL = "one"
 
 
 @dataclass(frozen=True)
 class Spans:
-    """The keys that rows touch, k0 and so on, each with the times `low` and `high` of the first and the last row of
-    what they touch; None for no rows. `within` has all of these; `input` the rows, in which `time` is the event time. A
-    row of the answer is from the session that has a row at the time `during`."""
+    """The touched keys, k0 and so on, with the first and last event time of the touched rows as `low` and `high`; None
+    for none. `within` covers all of them. `time` is the event time of a row of `input`; `during` is a time inside the
+    session of a row of the answer."""
 
     touched: DataFrame | None
     within: dict[str, Range]
@@ -47,7 +46,7 @@ class Spans:
 
 
 def spans(commit: Commit, view: View, rows: DataFrame) -> Spans | None:
-    """The sessions that rows of the input of a view touch; None where the whole keys have to be computed."""
+    """The sessions that rows of the input of a view touch; None if whole keys have to be recomputed."""
     import duckdb
 
     ends, stream = view.progress.ends, stream_of(commit, view)
@@ -61,16 +60,16 @@ def spans(commit: Commit, view: View, rows: DataFrame) -> Spans | None:
     if not seeds.num_rows:
         return nothing
     try:
-        found = followed(commit, view, ends, stream, seeds)
-    except duckdb.Error:  # a type that it does not compare as Spark does, say
+        found = follow_chains(commit, view, ends, stream, seeds)
+    except duckdb.Error:  # for example, a type that it compares differently from Spark
         return None
     if found is None:
         return _by_spark(commit, view, ends, stream, touched, nothing)
-    return replace(nothing, touched=commit.core.spark.createDataFrame(found), within={ends.input: hull_of(found)})
+    return replace(nothing, touched=commit.core.spark.createDataFrame(found), within={ends.input: range_of(found)})
 
 
 def _by_spark(commit: Commit, view: View, ends: Ends, stream: Stream, seeds: DataFrame, nothing: Spans) -> Spans | None:
-    """The same where the keys, or the rows around them, are too many for the driver."""
+    """The same by Spark, if the keys or the rows around them are too many for the driver."""
     core, far = commit.core, FIRST * ends.gap
     seeds = seeds.persist()
     try:
@@ -83,7 +82,7 @@ def _by_spark(commit: Commit, view: View, ends: Ends, stream: Stream, seeds: Dat
             text = chains_sql(rows, columns_of(view, ends), ends.gap, far, "`@seeds`", quote_name)
             chains = core.frames.sql(text, {"@rows": there, "@seeds": seeds}).persist()
             whole, first, last = chains.selectExpr("every(whole)", "min(low)", "max(high)").collect()[0]
-            if whole:  # whoever compares the keys lets them go
+            if whole:  # the caller releases the frame
                 return replace(nothing, touched=chains, within={ends.input: (first, last)})
             chains.unpersist()
             far *= FURTHER
@@ -93,7 +92,7 @@ def _by_spark(commit: Commit, view: View, ends: Ends, stream: Stream, seeds: Dat
 
 
 def _during(view: View, ends: Ends) -> str:
-    """When the first or the last row of the session was that a row of the answer is from."""
+    """The time of the first or last row of the session of a row of the answer."""
     if ends.starts:
         return f"unix_micros(__r.{quote_name(ends.starts[0])})"
     end = ends.columns[0]
@@ -101,19 +100,19 @@ def _during(view: View, ends: Ends) -> str:
 
 
 def stream_of(commit: Commit, view: View) -> Stream | None:
-    """The stream that has the windows of a view, where the files of its rows are all of them and tell their times."""
+    """The stream of a view's windows, if its files in the ledger have all of its rows, and their event times."""
     ends = view.progress.ends
     id = view.query.streams.get(ends.input) if ends is not None else None
     stream = commit.catalog.stream(id) if id is not None else None
     if ends is None or stream is None or (stream.time or "").lower() != ends.time.lower():
         return None
     if stream.kept_since != 0 and stream.rereadable:
-        return None  # what came before is read from its source
+        return None  # earlier rows are read from the source
     return stream if any(each.name == stream.time and each.type == "timestamp" for each in stream.fields) else None
 
 
 def columns_of(view: View, ends: Ends) -> list[str]:
-    """The columns of the rows of the input that hold the key."""
+    """The columns of the input that hold the key."""
     columns = next((each.columns for each in view.keying.narrows if each.input == ends.input), ())
     return [column or "" for column in columns]
 
@@ -130,13 +129,13 @@ def _seeds(view: View, ends: Ends, rows: DataFrame) -> DataFrame:
     return timed.groupBy(*by).agg(expr("min(__time) AS low"), expr("max(__time) AS high"))
 
 
-def followed(commit: Commit, view: View, ends: Ends, stream: Stream, seeds: Any) -> Any:
-    """Keys with the first and the last time of the chains that their rows are in, followed further and further."""
+def follow_chains(commit: Commit, view: View, ends: Ends, stream: Stream, seeds: Any) -> Any:
+    """Keys with the first and last time of the chains of their rows, searched in ever larger ranges."""
     from anabranch.engine.driver import connection
     from anabranch.engine.pane_sql import FAR
 
     duck, after = connection(), commit.after
-    low, high = hull_of(seeds)
+    low, high = range_of(seeds)
     time, far = quoted(stream.time or ""), FIRST * ends.gap
     duck.register(SEEDS, seeds)
     try:
@@ -171,9 +170,8 @@ def chains_sql(
     seeds: str = SEEDS,
     quote: Callable[[str], str] = quoted,
 ) -> str:
-    """For Spark and DuckDB, and each key of `seeds`: the first and the last time `__t` of the chain
-    of rows that goes from its low to its high; no further than `far` to each side, and whether that is the `whole`
-    of it."""
+    """For Spark and DuckDB: by key of `seeds`, the first and last time `__t` of the chain of rows that includes its low
+    and high. The search goes no further than `far` in each direction; `whole` says whether it found both ends."""
     same = [f"r.{quote(column)} IS NOT DISTINCT FROM s.k{index}" for index, column in enumerate(columns)]
     keys = ", ".join([*(f"k{index}" for index in range(len(columns))), ALL])
     links = (
@@ -193,39 +191,40 @@ def chains_sql(
     )
 
 
-def apart_items(ends: Ends, quote: Callable[[str], str]) -> str:
-    """What rows of sessions are kept apart by, a0 and so on."""
+def partition_items(ends: Ends, quote: Callable[[str], str]) -> str:
+    """The partition columns of sessions, a0 and so on."""
     return "".join(f"{quote(name)} AS a{index}, " for index, name in enumerate(ends.apart)) + f"1 AS {ALL}"
 
 
 def late_sql(ends: Ends, new: str, there: str) -> str:
-    """The times t of new rows that come too late for sessions, for Spark and DuckDB; `there` are those that were there.
+    """The times t of new rows that are late for their session, for Spark and DuckDB; `there` has the earlier rows.
 
-    Both have what they are kept apart by, times below the progress p before them, and p. A session had closed if the
-    gap behind its last row was over by then. A row is late if it is within the gap of a row of one that had, or if its
-    own had, made of what is left: rows of open sessions, and those that came with it.
+    Both have the partition columns, times below the progress p before this commit, and p. A session had closed if p has
+    passed the gap after its last row. A row is late if it is within the gap of a row of a closed session; or if its own
+    session, of the other new rows and the rows of open sessions, had closed.
     """
     by = _by(ends)
-    both = f"{judged_sql(ends, there)} UNION ALL SELECT DISTINCT {by}, t, p, true AS new, false AS closed FROM {new}"
+    added = f"SELECT DISTINCT {by}, t, p, true AS new, false AS closed FROM {new}"
+    both = f"{closed_sessions_sql(ends, there)} UNION ALL {added}"
     shut = "CASE WHEN closed THEN t END"
     window = f"OVER (PARTITION BY {by} ORDER BY t RANGE BETWEEN"
     behind = f"t - max({shut}) {window} UNBOUNDED PRECEDING AND CURRENT ROW) <= {ends.gap}"
     ahead = f"min({shut}) {window} CURRENT ROW AND UNBOUNDED FOLLOWING) - t <= {ends.gap}"
-    judged = f"SELECT *, coalesce({behind}, false) OR coalesce({ahead}, false) AS near FROM ({both})"
-    left = _closed(ends, f"SELECT {by}, t, p, new FROM near WHERE NOT near")
+    judged = f"SELECT *, coalesce({behind}, false) OR coalesce({ahead}, false) AS in_reach FROM ({both})"
+    left = _closed(ends, f"SELECT {by}, t, p, new FROM in_reach WHERE NOT in_reach")
     return (
-        f"WITH near AS ({judged}) SELECT {by}, t FROM near WHERE near AND new"
+        f"WITH in_reach AS ({judged}) SELECT {by}, t FROM in_reach WHERE in_reach AND new"
         f" UNION SELECT {by}, t FROM ({left}) WHERE closed AND new"
     )
 
 
-def judged_sql(ends: Ends, there: str) -> str:
-    """The times of rows that were there, and whether the session of each had closed."""
+def closed_sessions_sql(ends: Ends, there: str) -> str:
+    """The times of earlier rows, and whether the session of each had closed."""
     return _closed(ends, f"SELECT DISTINCT {_by(ends)}, t, p, false AS new FROM {there}")
 
 
 def _closed(ends: Ends, rows: str) -> str:
-    """Times, and whether the chain that each is in ends so early that it had closed."""
+    """Times, and whether the chain of each had closed."""
     by = _by(ends)
     steps = f"SELECT *, t - lag(t) OVER (PARTITION BY {by} ORDER BY t) AS step FROM ({rows})"
     first = f"CASE WHEN step <= {ends.gap} THEN 0 ELSE 1 END"
@@ -239,8 +238,8 @@ def _by(ends: Ends) -> str:
 
 
 def late_times(commit: Commit, view: View, low: int, before: int) -> Any:
-    """The times of new rows that come too late for sessions, from the first new one on, as an Arrow table; None where
-    DuckDB cannot tell from the files."""
+    """The times of new rows that are late for their session, as an Arrow table; None if DuckDB cannot find them in the
+    files. `low` is the first new time."""
     import duckdb
 
     from anabranch.engine.driver import connection
@@ -250,7 +249,7 @@ def late_times(commit: Commit, view: View, low: int, before: int) -> Any:
     if ends is None or stream is None or view.beginning.rows:
         return None
     time, ledger = quoted(stream.time or ""), commit.core.ledger
-    columns = f"{apart_items(ends, quoted)}, epoch_us({time}) AS t"
+    columns = f"{partition_items(ends, quoted)}, epoch_us({time}) AS t"
 
     def rows(paths: list[str]) -> str:
         if not paths:
@@ -263,19 +262,19 @@ def late_times(commit: Commit, view: View, low: int, before: int) -> Any:
     if not commit.core.place.takes_changes(new, _rows_within(commit.before, stream, since, before)):
         return None
     there = rows(commit.before.table_paths(ledger, stream.rows_table, since, before))
-    if view.leaves_out:
-        there += f" EXCEPT ALL {rows(commit.before.table_paths(ledger, view.left_out_table(ends.input)))}"
+    if view.drops_late_of:
+        there += f" EXCEPT ALL {rows(commit.before.table_paths(ledger, view.dropped_table(ends.input)))}"
     bound = min(before, FAR)
     given = f"(SELECT *, CAST({bound} AS BIGINT) AS p FROM (SELECT {columns} FROM {added}) WHERE t < {bound})"
     there = f"(SELECT *, CAST({bound} AS BIGINT) AS p FROM ({there}) WHERE t >= {since} AND t < {bound})"
     try:
         return connection().sql(late_sql(ends, given, there)).to_arrow_table()
-    except duckdb.Error:  # a type that it does not compare as Spark does, say
+    except duckdb.Error:  # for example, a type that it compares differently from Spark
         return None
 
 
-def hull_of(spans: Any) -> tuple[int, int]:
-    """The first and the last time of an Arrow table of spans."""
+def range_of(spans: Any) -> tuple[int, int]:
+    """The first and last time in an Arrow table of spans."""
     import pyarrow.compute as pc
 
     return int(pc.min(spans.column("low")).as_py()), int(pc.max(spans.column("high")).as_py())

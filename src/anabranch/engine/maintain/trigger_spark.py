@@ -1,8 +1,8 @@
-"""Which keys of a view fire in a commit, decided by Spark: the same as `trigger` does key by key on the driver.
+"""The keys of a view that fire in a commit, decided by Spark; `trigger` decides the same key by key on the driver.
 
-The keys with new records and those that wait are one relation, `decide_sql` adds what each does, and what fires is
-compared with what was shown. What comes to the driver is a row a window: of late rows, of windows that wait for a
-budget, and the first end and deadline of all keys.
+Keys with new records and pending keys are one relation; `decide_sql` adds the decision for each; the rows of the keys
+that fire are compared with those shown. The driver only collects one row per window, of late rows and of windows that
+wait for a budget, and the first end and deadline of all keys.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from anabranch.engine.place import TAKEN
 from anabranch.engine.progress_bounds import KeyBounds, PairBounds
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.node import PLACE
+from anabranch.plan.node import POSITION
 from anabranch.plan.view import View
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _STATE = [field.name for field in STATE]
 
 
 class PendingFiles:
-    """The pending keys of a view where they stay in the files of the ledger; the last line of a key counts."""
+    """The pending keys of a view that are read from the ledger and not held in memory; the last row of a key counts."""
 
     def __init__(self, core: Core, view: View, snapshot: Snapshot) -> None:
         self._core, self._view = core, view
@@ -67,20 +67,20 @@ class PendingFiles:
 
 
 def _end(view: View) -> str:
-    """The end of the window that a key is about, in microseconds; the last one, where it is about several."""
+    """The end of the window of a key, in microseconds; the last end, if the key has several windows."""
     found = [_micros(view, index, shift) for index, shift in ends_of(view)]
     end = f"greatest({', '.join(found)})" if len(found) > 1 else found[0] if found else "NULL"
     return f"CAST({end} AS BIGINT)"
 
 
 def _micros(view: View, index: int, shift: int) -> str:
-    """A key that is a time, in microseconds and so much later; a number as it is."""
+    """A key column plus a shift; a timestamp as microseconds."""
     name = f"k{index}"
     return f"{f'unix_micros({name})' if view.keying.columns[index].type == 'timestamp' else name} + {shift}"
 
 
 class FiringJob:
-    """The keys of a view with triggers in one commit."""
+    """The keys of a view with triggers, in one commit."""
 
     def __init__(self, commit: Commit, view: View, pending: PendingFiles) -> None:
         self.commit, self.core, self.view = commit, commit.core, view
@@ -88,18 +88,19 @@ class FiringJob:
         self.keys = self._keys(pending.frame(commit.before))
 
     def _keys(self, pending: DataFrame) -> DataFrame:
-        """Each key with its new records, their places where these matter, and what is pending for it."""
+        """Each key with its new records, their positions if the trigger counts record by record, and its pending
+        state."""
         idle = ["0L AS records", "CAST(NULL AS BIGINT) AS deadline", "false AS armed"]
         idle.append("CAST(NULL AS BIGINT) AS event_time")
-        new = ["`count` AS n", "CAST(NULL AS BIGINT) AS place"]
+        new = ["`count` AS n", "CAST(NULL AS BIGINT) AS position"]
         if self.view.emission.counted is not None:
-            new = ["1L AS n", f"{PLACE} AS place"]
-        parts = [pending.selectExpr(*self.names, "0L AS n", "CAST(NULL AS BIGINT) AS place", *_STATE)]
+            new = ["1L AS n", f"{POSITION} AS position"]
+        parts = [pending.selectExpr(*self.names, "0L AS n", "CAST(NULL AS BIGINT) AS position", *_STATE)]
         for touch in self.view.keying.touches:
             rows = counting.records_of(self.commit, self.view, touch)
             parts += [rows.selectExpr(*self.names, *new, *idle)] if rows is not None else []
         both = reduce(lambda one, other: one.unionAll(other), parts)
-        items = ["coalesce(sum(n), 0L) AS n", "sort_array(collect_list(place)) AS places"]
+        items = ["coalesce(sum(n), 0L) AS n", "sort_array(collect_list(position)) AS positions"]
         items += ["coalesce(sum(records), 0L) AS records", "max(deadline) AS deadline"]
         items += ["coalesce(max(armed), false) AS armed", "max(event_time) AS event_time"]
         by = f" GROUP BY {', '.join(self.names)}" if self.names else ""
@@ -107,7 +108,7 @@ class FiringJob:
         return self.core.frames.sql(text, {"@both": both})
 
     def ready(self, before: int | None, after: int) -> list[tuple[int, int]]:
-        """The windows that wait to be shown and have ended: their ends, and how many keys each has."""
+        """The pending windows that have ended: their ends, and the number of keys of each."""
         since = "" if before is None else f" AND ends > {before}"
         where = f"(n > 0 OR armed) AND ends <= {after}{since}"
         return [(end, keys) for end, keys in self.keys.where(where).groupBy("ends").count().collect()]
@@ -115,7 +116,7 @@ class FiringJob:
     def changes(
         self, before: int | None, after: int | None, keys: KeyBounds | PairBounds | None
     ) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
-        """The files of what is pending after the commit, and of the changes of the keys that fire."""
+        """The files of the pending keys after the commit, and those of the changes of the keys that fire."""
         triggers, view = self.view.emission.triggers or Triggers(), self.view
         rows = self._bounded(before, after, keys)
         text = decide_sql(triggers, "`@rows`", now=self.commit.now, ended=after == END, late=view.emission.late)
@@ -132,7 +133,7 @@ class FiringJob:
             decided.unpersist()
 
     def _bounded(self, before: int | None, after: int | None, keys: KeyBounds | PairBounds | None) -> DataFrame:
-        """The keys that may do something in this commit, with the progress of each."""
+        """The keys that can fire or change in this commit, with the progress of each."""
         lower, upper = (f"CAST({'NULL' if bound is None else bound} AS BIGINT)" for bound in (before, after))
         marks, frames, furthest = "", {}, after
         if isinstance(keys, KeyBounds):
@@ -169,11 +170,11 @@ class FiringJob:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _show(self, fired: DataFrame) -> tuple[DataFile, ...]:
-        """What the keys that fired show now, less what was shown; of this commit, the rows up to the one that fired."""
+        """The changes of the keys that fired; of this commit's rows, only those up to the one that fired count."""
         takes = None
         if self.view.emission.counted is not None:
-            upto = "IF(take > 0, element_at(places, CAST(take AS INT)), -1L) AS __upto"
-            shown = fired.where("take IS NOT NULL AND size(places) > 0")
+            upto = "IF(take > 0, element_at(positions, CAST(take AS INT)), -1L) AS __upto"
+            shown = fired.where("take IS NOT NULL AND size(positions) > 0")
             takes = shown.selectExpr(*(f"{name} AS __{name}" for name in self.names), upto)
             takes = None if takes.isEmpty() else takes
         touched = fired.select(*self.names) if self.names else None
@@ -182,7 +183,7 @@ class FiringJob:
 
 
 def _closed(view: View, bounds: PairBounds, which: int) -> str:
-    """The end of the last window of a pair where each input has passed one of its times; NULL otherwise."""
+    """The end of the last window of a pair, if each input has passed one of its times; NULL otherwise."""
     ends = [_micros(view, index, shift) for index, shift in bounds.ends]
     joint = bounds.after if which else bounds.before
     passed = []

@@ -144,7 +144,7 @@ def _is_from(rel: Rel) -> bool:
 def _membership(asked: Membership, source: Rel, others: Sequence[Expr], context: RuleContext) -> _Joined | None:
     """EXISTS and IN as a semi join, NOT EXISTS and NOT IN as an anti join."""
     inner = asked.subquery.rel
-    asks = any(isinstance(each, Scan) and each.source.asked for each in inner.walk())
+    asks = any(isinstance(each, Scan) and each.source.looked_up for each in inner.walk())
     if not (asks or is_live(inner)) or any(isinstance(each, Emit) for each in inner.walk()):
         return None
     kind: JoinKind = "anti" if asked.negated else "semi"
@@ -413,7 +413,7 @@ def _join_static(source: Rel, joined: _Joined | None, asks: Expr | None = None) 
     about = [each for each in _leaves(source) if used & set(each.columns)]
     if not used or not used <= set(source.columns) or any(map(is_live, about)):
         return None
-    if any(isinstance(each, Scan) and each.source.asked for each in _leaves(source)):
+    if any(isinstance(each, Scan) and each.source.looked_up for each in _leaves(source)):
         return None
     needed = asks is not None and _needs(asks, frozenset(joined.right.columns))
     return Join(source, joined.right, "inner" if needed else joined.kind, joined.on)
@@ -439,7 +439,7 @@ def _placed(source: Rel, joined: _Joined, by_row: bool) -> Rel | None:
     used = joined.on.columns() - set(joined.right.columns)
     if not used or not used <= set(source.columns) or not _all_live(source, used):
         return None
-    if any(isinstance(each, Scan) and each.source.asked for each in _leaves(source)):
+    if any(isinstance(each, Scan) and each.source.looked_up for each in _leaves(source)):
         return None
     join = Join(source, joined.right, joined.kind, joined.on)
     if not isinstance(source, Join):

@@ -63,7 +63,7 @@ def joined_kinds(rel: Rel, *, outer: bool = True) -> Iterator[str]:
     elif isinstance(rel, Windowed) and rel.window.by_row:
         yield from joined_kinds(rel.input, outer=outer)
     else:
-        yield rel.source.kind if isinstance(rel, Scan) and not rel.source.asked else "more"
+        yield rel.source.kind if isinstance(rel, Scan) and not rel.source.looked_up else "more"
 
 
 def _over(rel: Rel, by: dict[Column, Expr]) -> Rel:

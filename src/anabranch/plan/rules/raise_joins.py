@@ -120,11 +120,11 @@ def _select(rel: Rel) -> _Select | None:
         written = live[0].written
         span = (written.whole.start, written.whole.end) if written is not None else (None, None)
         raise NotSupported(
-            "windows without rows are filled in behind all joins, and REFRESHABLE and the clock come behind them",
+            "windows without rows are filled in after all joins, and REFRESHABLE and the clock only apply later",
             text=written.text if written is not None else None,
             start=span[0],
             end=span[1],
-            hint="make a view of the windows, and join that",
+            hint="create a view of the windows, and join that",
         )
     return found
 
@@ -240,7 +240,7 @@ class _Raising:
         values = self._values(aggregate)
         for column in self.below.columns:
             if _NO_KEY.search(column.type):
-                what = f"{column.name} is of type {column.type.upper()}, which rows cannot be grouped by"
+                what = f"{column.name} is of type {column.type.upper()}, by which rows cannot be grouped"
                 raise NotApplicable(what)
         rows, partials = self._partials()
         by: dict[Column, Expr] = {}
@@ -271,7 +271,7 @@ class _Raising:
             raise NotApplicable("grouping sets, LATERAL VIEW and subqueries in it are computed over rows")
         stream = select.stream
         for each in select.source.walk():
-            if isinstance(each, Scan) and each.source.asked:
+            if isinstance(each, Scan) and each.source.looked_up:
                 raise NotApplicable(f"it looks up {each.source.name} by key")
         joins = list(_joins(select.source))
         kinds = ("inner", "cross", *(("left", "semi", "anti") if select.leaves[0] is stream else ()))

@@ -264,7 +264,7 @@ class _Numbering:
         raise _NotNumbered
 
     def _scan(self, rel: Scan) -> tuple[Rel, tuple[Computed, ...]]:
-        if rel.source.kind == "table" and not rel.source.asked:
+        if rel.source.kind == "table" and not rel.source.looked_up:
             return rel, ()
         if rel.source.kind != "stream" or rel.source.version is not None:
             raise _NotNumbered

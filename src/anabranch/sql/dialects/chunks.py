@@ -115,16 +115,18 @@ def _check(text: str, windows: Sequence[SpelledWindow], cuts: Sequence[Cut]) -> 
     said: Cut | None = None
     for window, cut in zip(windows, cuts, strict=True):
         if cut.filled:
-            raise problem(text, window.span, "an empty chunk has nothing to join", "leave FILLED out")
+            raise problem(text, window.span, "an empty chunk has nothing to join", "remove FILLED")
         lengths = [None if each.length is None else (each.length.value, each.length.unit) for each in (cuts[0], cut)]
         if lengths[0] != lengths[1]:
             hint = "cut both by the same length, by the same number of rows, or both by a change"
-            raise problem(text, window.span, "the streams of a join are cut alike, and this is another cut", hint)
+            raise problem(
+                text, window.span, "all streams of a join are cut in the same way, and this cut differs", hint
+            )
         if said is not None and cut.pairs not in (None, said.pairs):
-            raise problem(text, cut.span, "the other stream of this join says otherwise", "say it once")
+            raise problem(text, cut.span, "the other stream of this join has another setting", "give it once")
         said = cut if cut.pairs is not None else said
     if len(cuts) == 1 and said is not None:
-        raise problem(text, said.span, "chunks pair up in a join, and there is none here", "leave it out")
+        raise problem(text, said.span, "this option is for joins of chunks, and this is not a join", "remove it")
 
 
 def _outer(text: str, window: SpelledWindow) -> NotSupported:

@@ -32,7 +32,7 @@ def join_inputs(text: str, select: Select) -> Select:
     sources = list(select.relations)
     for each in sources:
         if each.spelled is not None:
-            raise problem(text, each.spelled.span, "this window does not go with those of other inputs", _HINT)
+            raise problem(text, each.spelled.span, "this window does not fit those of the other inputs", _HINT)
         if each.bracket is not None:
             _check(text, each.bracket)
     windowed = [index for index, each in enumerate(sources) if each.bracket is not None]
@@ -72,10 +72,10 @@ def _check(text: str, found: Bracket) -> None:
     if found.range.unit == "rows" or (found.attribute is not None and _special(found.attribute.last)):
         span = found.range.span if found.range.unit == "rows" else found.seen["WA"]
         raise NotSupported(
-            "inputs are joined along a column of theirs, not by the order in which rows came",
+            "inputs are joined by one of their columns, not by the order of arrival",
             text=text, at=span, hint=_HINT)  # fmt: skip
     if found.origin is not None and not found.tumbling:
-        raise problem(text, found.seen["ORIGIN"], "ORIGIN is for windows that tumble", "leave it out")
+        raise problem(text, found.seen["ORIGIN"], "ORIGIN is for windows that tumble", "remove it")
     if found.tumbling and found.open:
         raise problem(text, found.seen.get("OPEN", found.seen["RANGE"]), "OPEN is for windows that slide")
 
@@ -86,7 +86,7 @@ def _special(name: str) -> bool:
 
 def _exposed(text: str, relation: Relation) -> str:
     if relation.exposed is None:
-        raise problem(text, relation.span, "this input needs a name", "put AS and a name behind it")
+        raise problem(text, relation.span, "this input needs a name", "add AS and a name")
     return relation.exposed
 
 
@@ -99,12 +99,12 @@ def _sliding(text: str, sources: Sequence[Relation], windowed: list[int]) -> tup
         if each.tumbling:
             raise problem(text, each.span, "windows that slide are not joined with windows that tumble")
     if len(windowed) == 1:
-        raise problem(text, brackets[0].span, "both inputs of a join have windows, and this one stands alone", _HINT)
+        raise problem(text, brackets[0].span, "all inputs of a join need windows, and only this one has", _HINT)
     if len(windowed) > 2:
         span = brackets[2].span
         raise NotSupported(
             "windows that slide are joined two at a time", text=text, at=span,
-            hint="make a view of the first two, and join that")  # fmt: skip
+            hint="create a view of the first two, and join that")  # fmt: skip
     return windowed[0], windowed[1]
 
 
@@ -120,11 +120,11 @@ def _band(text: str, one: Relation, other: Relation) -> ImpliedCondition:
 
 def _time(text: str, relation: Relation, bracket: Bracket) -> Name:
     if bracket.attribute is None:
-        raise problem(text, bracket.span, "this window does not tell which column has the times", _HINT)
+        raise problem(text, bracket.span, "this window does not say which column has the times", _HINT)
     name = _exposed(text, relation)
     parts = bracket.attribute.parts
     if len(parts) > 1 and parts[-2].lower() != name.lower():
-        raise problem(text, bracket.attribute.span, f"a window behind {name} lies along a column of it")
+        raise problem(text, bracket.attribute.span, f"a window after {name} uses a column of it")
     return Name((name, parts[-1]), bracket.attribute.span)
 
 
@@ -160,7 +160,7 @@ def _check_inner(text: str, sources: Sequence[Relation], index: int) -> None:
     joins = [each.join for each in sources]
     if joins[index] not in _INNER or any(join not in _INNER and "LEFT" not in join for join in joins):
         span = sources[index].span
-        raise problem(text, span, "the windows of an outer join need a condition behind ON", "as in ON a.k = b.k")
+        raise problem(text, span, "the windows of an outer join need a condition after ON", "as in ON a.k = b.k")
 
 
 # ---- windows over joins
@@ -173,7 +173,7 @@ def pairs(text: str, query: Query, select: Select, window: SpelledWindow) -> tup
         raise problem(text, span, "PA is not for windows over a join", "put the column into GROUP BY")
     if window.time is None or _special(window.time.last):
         raise NotSupported(
-            "a window over a join lies along a column of one of its inputs",
+            "a window over a join uses a column of one of its inputs",
             text=text, at=window.span, hint="name it, as in WA a.ts")  # fmt: skip
     columns = _Columns({each.exposed.lower() for each in select.relations if each.exposed is not None})
     along = columns.name(window.time.parts, window.time.span)

@@ -87,7 +87,7 @@ def _check_aggregate(text: str, tokens: Sequence[Token], index: int) -> None:
         if word.text.lower() in AGGREGATES or word.upper in ("FILTER", "GROUP"):
             return
     span = Span(tokens[index].start, tokens[index + 1].end)
-    raise problem(text, span, f"a window stands behind an aggregate, and {word.text} is none")
+    raise problem(text, span, f"a window follows an aggregate, and {word.text} is none")
 
 
 def read_notations(text: str, query: Query) -> Query:
@@ -98,7 +98,7 @@ def read_notations(text: str, query: Query) -> Query:
         at = next((index for index in range(len(tokens)) if at_bracket(tokens, index)), None)
         if at is not None:
             span = Span(tokens[at].start, tokens[at + 1].end)
-            what = "a window stands behind an aggregate of the SELECT list, or behind a relation of FROM"
+            what = "a window follows an aggregate of the SELECT list, or a relation of FROM"
             raise problem(text, span, what)
     brackets = [each for item in select.items for each in item.brackets]
     behind = [relation for relation in select.relations if relation.spelled or relation.bracket]
@@ -145,8 +145,8 @@ class _Reader:
             raise problem(
                 self.text,
                 brackets[0],
-                "a window behind a relation is for the inputs of a join",
-                "write the window of an aggregate behind the aggregate: count(*) [RANGE ...]",
+                "a window after a relation is only for the inputs of a join",
+                "write the window of an aggregate after the aggregate: count(*) [RANGE ...]",
             )
         windows = [each.spelled for each in relations if each.spelled is not None]
         if len(windows) > 1 and not all(window.cut is not None for window in windows):
@@ -165,15 +165,15 @@ class _Reader:
                 raise problem(
                     self.text,
                     each.span,
-                    "the aggregates of a SELECT have one window, and this is another one",
-                    "make a query of each, and join them",
+                    "all aggregates of a SELECT have the same window, and this one differs",
+                    "write a query for each, and join them",
                 )
         select = self.select
         if any(each.spelled is not None for each in select.relations):
             raise self._not_yet(
                 window.span,
                 "a window over another window is not supported yet",
-                "make a view of what stands in FROM, and read that",
+                "create a view of the relation in FROM, and read that",
             )
         if len(select.relations) > 1:
             self.query, self.select = pairs(self.text, self.query, select, window)

@@ -206,7 +206,7 @@ def _by_row(text: str, found: Bracket, size: WindowArgument | Literal["all"], sl
     if size == "all":
         raise problem(text, found.seen["RANGE"], "RANGE ALL does not go with RATTR and SATTR", "use WA")
     if found.rank and by.last.lower() != along.last.lower():
-        raise problem(text, by.span, f"windows move by the rank of {along.last}, along which they lie")
+        raise problem(text, by.span, f"windows move by the rank of {along.last}, the column of the RANGE")
     if not found.rank and by.last.lower().replace("-", "_") != "row_num":
         raise problem(text, by.span, "SATTR is ROW_NUM or rank(column)", f"as in SATTR rank({along.last})")
     if slide.unit == "time":
@@ -327,7 +327,7 @@ def _take_block(cursor: Cursor, cut: Cut) -> Cut:
     number = cursor.current
     block = cursor.expect_whole_number("how many chunks are kept")
     if block < 1:
-        raise problem(cursor.text, number.span, "at least 1 chunk is kept, the one at hand")
+        raise problem(cursor.text, number.span, "at least 1 chunk is kept: the current one")
     if block > MOST_CHUNKS:
         raise problem(cursor.text, number.span, f"at most {MOST_CHUNKS} chunks are kept", "cut longer ones")
     cut = replace(cut, block=block, span=number.span)
@@ -335,6 +335,6 @@ def _take_block(cursor: Cursor, cut: Cut) -> Cut:
         word = cursor.expect_string("'ONCE' or 'EVERY EPOCH'")
         said = " ".join(word.value.upper().split())
         if said not in ("ONCE", "EVERY EPOCH"):
-            raise problem(cursor.text, word.span, "a pair of chunks comes 'ONCE', or in 'EVERY EPOCH' that sees it")
+            raise problem(cursor.text, word.span, "a pair of chunks is emitted 'ONCE', or in 'EVERY EPOCH' that has it")
         cut = replace(cut, pairs="once" if said == "ONCE" else "every", span=word.span)
     return cut

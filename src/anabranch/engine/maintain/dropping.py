@@ -1,4 +1,4 @@
-"""Rows that came too late for a join that drops late rows: they are counted, and left out for ever."""
+"""Late rows of views that drop them: they are counted, and excluded for good."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def count_dropped(commit: Commit, view: View) -> None:
-    """Count the new rows of a join that came too late to meet all their partners, which it has let go."""
+    """Count the new rows of a join that are too late for some partners: the join no longer keeps those."""
     held = bands.needed(commit, view)
     ends: dict[str, int] = {}
     for name, id in view.join_sources.items():
@@ -39,21 +39,21 @@ def count_dropped(commit: Commit, view: View) -> None:
             commit.late.append(LateRows(view, None, end, count))
 
 
-def leave_out_late(commit: Commit, view: View) -> None:
-    """Leave new rows of a join out that are below what it still needs of their own input."""
+def drop_late_rows(commit: Commit, view: View) -> None:
+    """Drop the new rows of a join that are older than the rows that it still needs of their input."""
     held = bands.needed(commit, view)
-    for input in view.leaves_out:
+    for input in view.drops_late_of:
         since, stream = held.get(input), commit.catalog.stream({**view.query.streams, **view.join.streams}[input])
         files = commit.added.get(stream.rows_table, ())
         if since is None or not any(file.low is None or file.low < since for file in files):
             continue
-        count = leave_out(commit, view, input, _earlier(commit, view, input, since))
+        count = drop_rows(commit, view, input, _earlier(commit, view, input, since))
         if count:
             commit.late.append(LateRows(view, None, since, count))
 
 
 def _earlier(commit: Commit, view: View, placeholder: str, time: int) -> DataFrame:
-    """The new rows behind a placeholder that are before a moment, by the event time of the stream they are from."""
+    """The new rows of an input before a time, by the event time of their stream."""
     new = deltas.delta(commit, view, placeholder)
     assert new is not None
     if placeholder in view.query.streams:
@@ -67,10 +67,10 @@ def _earlier(commit: Commit, view: View, placeholder: str, time: int) -> DataFra
     )
 
 
-def leave_out(commit: Commit, view: View, input: str, rows: DataFrame) -> int:
-    """Leave new rows of an input out of a view for ever; how many came, beside those taken back."""
-    table = view.left_out_table(input)
-    fields = late_drop.left_out_fields(commit.catalog, view, input)
+def drop_rows(commit: Commit, view: View, input: str, rows: DataFrame) -> int:
+    """Drop new rows of an input for good; return their number, without retractions."""
+    table = view.dropped_table(input)
+    fields = late_drop.dropped_fields(commit.catalog, view, input)
     rows = rows if DIFF.name in rows.columns else deltas.signed(commit, rows)
     rows = rows.selectExpr(
         *(f"CAST({quote_name(each.name)} AS {each.type}) AS {quote_name(each.name)}" for each in fields)
@@ -80,4 +80,4 @@ def leave_out(commit: Commit, view: View, input: str, rows: DataFrame) -> int:
     commit.added[table] = write_frame(commit.core.ledger, table, rows, small=small, time=None, staged=staged)
     for folder in staged:
         shutil.rmtree(folder, ignore_errors=True)
-    return late_drop.came(commit.core, table, commit.added[table])
+    return late_drop.count_insertions(commit.core, table, commit.added[table])
