@@ -207,7 +207,7 @@ class Binder:
         at = "" if relation.version is None else f":{relation.version}"
         if relation.provisional:
             if kind != "view":
-                hint = "only views have others"
+                hint = "only views have provisional rows"
                 raise self._error(relation, f"{found.name} is a {kind}: all of its rows are final", hint)
             at = ":provisional"
         prefix = f"@{kind[0]}:"
