@@ -112,6 +112,8 @@ def test_the_law_by_key(spark: SparkSession, seed: int) -> None:
         for run in cuts(rows, chance):
             home.insert("s", run)
             seen += run
+            if chance.random() < 0.5:
+                continue
             bounds = dict(home.query("SELECT coalesce(partition, '-'), progress FROM sys.progress WHERE kind = 'key'"))
             ((least,),) = home.query("SELECT progress FROM sys.progress WHERE kind = 'stream'")
             closed = []

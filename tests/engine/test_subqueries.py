@@ -64,7 +64,7 @@ def test_the_changes_add_up_to_the_batch_answer(engine: str, home: Harness, monk
         assert name not in WHOLE or view.keying.reason.startswith(WHOLE[name])
     pick = random.Random(5)
     rows = _rows(pick)
-    parts = 3 if engine == "duckdb" else 1
+    parts = 2 if engine == "duckdb" else 1
     runs = [(name, each[part::parts]) for name, each in rows.items() for part in range(parts)]
     pick.shuffle(runs)
     for index, (stream, run) in enumerate(runs):

@@ -229,7 +229,10 @@ def play(home: Harness, clause: str, cuts: tuple[int, ...]) -> list[str]:
     return [line.replace("2026-01-01 00:", "").replace(":00,", ",") for line in shown(home.changes("v"))]
 
 
-@pytest.mark.parametrize("clause", ["TRIGGER ON WATERMARK", "TRIGGER ON WATERMARK, ON END OF STREAM"])
+@pytest.mark.parametrize(
+    "clause",
+    ["TRIGGER ON WATERMARK", pytest.param("TRIGGER ON WATERMARK, ON END OF STREAM", marks=pytest.mark.slow)],
+)
 def test_goals_per_minute_row_by_row(home: Harness, clause: str) -> None:
     assert play(home, clause, tuple(range(1, 11))) == [
         "+(01,A,3) +(01,B,2)",

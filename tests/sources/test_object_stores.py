@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,29 +44,33 @@ def test_a_store_without_its_package_says_which_one(spark: SparkSession, tmp_pat
 
 @pytest.mark.spark
 @pytest.mark.skipif(not at_hand(), reason="NO S3: its jars were not fetched yet; the slow test does")
-def test_streams_and_queries_over_s3(tmp_path: Path) -> None:
-    _with_server(tmp_path)
+def test_streams_and_queries_over_s3(server: str, tmp_path: Path) -> None:
+    _with_spark(server, tmp_path)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.skipif(at_hand(), reason="the jars are there: the short test has run")
-def test_streams_and_queries_over_s3_with_jars_fetched(tmp_path: Path) -> None:
-    _with_server(tmp_path)
+def test_streams_and_queries_over_s3_with_jars_fetched(server: str, tmp_path: Path) -> None:
+    _with_spark(server, tmp_path)
 
 
-def _with_server(tmp_path: Path) -> None:
-    jars = spark_jars()
+@pytest.fixture
+def server() -> Iterator[str]:
     with s3() as endpoint:
-        environment = {
-            **os.environ,
-            "AWS_ACCESS_KEY_ID": KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "AWS_REGION": "eu-west-1",
-            "PYTHONPATH": str(Path(__file__).parents[1]),
-        }
-        command = [sys.executable, __file__, str(jars), endpoint, str(tmp_path / "home")]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
+        yield endpoint
+
+
+def _with_spark(endpoint: str, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "eu-west-1",
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+    command = [sys.executable, __file__, str(spark_jars()), endpoint, str(tmp_path / "home")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-5000:]
     written = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
     assert written and not [path for path in written if SECRET.encode() in path.read_bytes()]

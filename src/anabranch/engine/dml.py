@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -79,9 +79,9 @@ class DmlExecutor:
         # A query may return other rows when it runs again; values do not.
         try:
             if isinstance(statement.query.body, Opaque):
-                return self._take(target, fitted, statement.sql, applied, arrow_rows=lambda _: fitted.toArrow())
+                return self._take(target, lambda: fitted, statement.sql, applied, arrow_rows=lambda _: fitted.toArrow())
             with _kept(fitted):
-                return self._take(target, fitted, statement.sql, applied)
+                return self._take(target, lambda: fitted, statement.sql, applied)
         except Exception as error:
             translated = translate(error)
             if isinstance(translated, DataError) and translated.hint is None:  # not of a view that stops the stream
@@ -95,15 +95,20 @@ class DmlExecutor:
         """Insert rows from Python into a stream or table, as one run and one commit."""
         target = self._target(None, Name((name,), Span(0, 0)))
         given = insertion.rows_to_insert(self.core, data, target.name, target.fields)
-        frame = insertion.fitted(given, target.fields)
         statement = f"insert({target.name})"
+        ready = insertion.as_given(given, target.fields)
+        if ready is not None and isinstance(target, Stream):  # Spark hears of the rows only if it is to read them
+            return self._take(
+                target, lambda: insertion.fitted(given, target.fields), statement, (),
+                arrow_rows=lambda _: ready, size=given.bytes,
+            )  # fmt: skip
+        frame = insertion.fitted(given, target.fields)
         try:
             if given.table is None:
                 with _kept(frame):
-                    return self._take(target, frame, statement, ())
-            ready = insertion.as_given(given, target.fields)
-            arrow_rows: ReadArrow = lambda _: ready if ready is not None else frame.toArrow()  # noqa: E731
-            return self._take(target, frame, statement, (), arrow_rows=arrow_rows, size=given.bytes)
+                    return self._take(target, lambda: frame, statement, ())
+            arrow_rows: ReadArrow = lambda _: frame.toArrow()  # noqa: E731
+            return self._take(target, lambda: frame, statement, (), arrow_rows=arrow_rows, size=given.bytes)
         except Exception as error:
             failed = translate(error)
             if not isinstance(failed, QueryFailed):
@@ -111,19 +116,19 @@ class DmlExecutor:
             raise insertion.misfit(self.core, given, target.fields) or failed from error
 
     def _take(
-        self, target: Stream | Table, frame: DataFrame, statement: str, applied: tuple[str, ...], *,
+        self, target: Stream | Table, read: Callable[[], DataFrame], statement: str, applied: tuple[str, ...], *,
         arrow_rows: ReadArrow | None = None, size: int = 0,
     ) -> tuple[str, Record]:  # fmt: skip
         """Append rows with the columns of the target to it."""
         with self.core.ledger.intent(statement):
             if isinstance(target, Stream):
-                incoming = self._incoming(target, frame, size)
+                incoming = self._incoming(target, read, size)
                 if arrow_rows is not None:
                     incoming = replace(incoming, arrow_rows=arrow_rows)
                 record = self.runner.run(target.id, incoming, kind="insert", applied=applied)
                 rows = record.streams[target.id].rows
             else:
-                record, rows = self._append(target, frame, applied)
+                record, rows = self._append(target, read(), applied)
         done = f"{rows:,} row{'' if rows == 1 else 's'} inserted into {target.name}"
         return "\n".join([done, *self._set_aside(record)]), record
 
@@ -144,10 +149,13 @@ class DmlExecutor:
             if isinstance(target, Stream):
                 whole = [part for each in taken for part in each]
                 size = sum(Part.of(part).size for part in whole)
-                incoming = self._incoming(target, source.read(taken), size, source.files_of(whole))
+                frame = source.read(taken)
+                incoming = self._incoming(target, lambda: frame, size)
                 unclosed = [row for part in whole for row in source.reader.unclosed(Part.of(part))]
                 incoming = replace(
                     incoming,
+                    typed="_corrupt" not in frame.columns,
+                    files=source.files_of(whole),
                     bad=tuple(unclosed),
                     verify=lambda: source.verify(taken),
                     explain=source.explain,
@@ -212,10 +220,10 @@ class DmlExecutor:
                 return translated
         return DataError("it cannot be computed")
 
-    def _incoming(self, stream: Stream, frame: DataFrame, size: int = 0, files: tuple[str, ...] = ()) -> Incoming:
+    def _incoming(self, stream: Stream, read: Callable[[], DataFrame], size: int) -> Incoming:
         state = self.core.ledger.snapshot().streams.get(stream.id)
         position = state.last.position if state is not None and state.last is not None else None
-        return Incoming(lambda: frame, position, None, size, typed="_corrupt" not in frame.columns, files=files)
+        return Incoming(read, position, None, size, typed=True)
 
     def _fit(
         self, statement: Insert, frame: DataFrame, columns: tuple[Field, ...], target: Stream | Table

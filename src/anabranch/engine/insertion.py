@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.core import Core
@@ -29,10 +30,14 @@ _ROW = "__row"
 
 @dataclass(frozen=True)
 class Given:
-    """Rows to insert: a Spark frame, and the Arrow table that it was made from, if any."""
+    """Rows to insert: a Spark frame, and the Arrow table that it is made from, if any."""
 
-    frame: DataFrame
+    make: Callable[[], DataFrame]
     table: Any = None  # pyarrow.Table
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        return self.make()
 
     @property
     def bytes(self) -> int:
@@ -45,12 +50,12 @@ def rows_to_insert(core: Core, data: Any, name: str, fields: Sequence[Field]) ->
 
     if isinstance(data, DataFrame):
         _check_columns(data.columns, name, fields)
-        return Given(bring(core, data))
+        return Given(lambda: bring(core, data))
     _ = core.spark  # its parser reads the types of columns
     table = _arrow(data, name, fields)
     _check_columns(table.column_names, name, fields)
     table = _readable(table)
-    return Given(core.spark.createDataFrame(table), table)
+    return Given(lambda: core.spark.createDataFrame(table), table)
 
 
 def fitted(given: Given, fields: Sequence[Field]) -> DataFrame:

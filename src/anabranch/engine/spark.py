@@ -108,7 +108,15 @@ def start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
         finally:
             if handler is not None:  # Spark takes Ctrl-C for itself; whoever had it before keeps it
                 signal.signal(signal.SIGINT, handler)
+    _name_classes(spark)
     return spark
+
+
+def _name_classes(spark: SparkSession) -> None:
+    """Keep the classes that PySpark names in every query: py4j would search hundreds of jars for them each time."""
+    jvm = spark._jvm
+    for name in ("PythonUtils", "PythonSQLUtils", "functions"):
+        setattr(jvm, name, getattr(jvm, name))
 
 
 def on_one_machine(master: str) -> bool:

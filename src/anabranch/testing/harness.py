@@ -41,7 +41,6 @@ from anabranch.engine.place import Backend
 from anabranch.errors import UsageError
 from anabranch.ledger.crash import VARIABLE
 from anabranch.session import Session, connect
-from anabranch.sql.parameters import literal
 from anabranch.sql.text import quote_name
 
 if TYPE_CHECKING:
@@ -64,9 +63,6 @@ __all__ = [
 Row = tuple[Any, ...]
 Given = Sequence[Any] | Mapping[str, Any]
 T = TypeVar("T")
-
-#: More rows than this go in by COPY from a Parquet file: Spark reads long lists of VALUES slowly.
-_MANY = 300
 
 
 class Change(NamedTuple):
@@ -141,17 +137,12 @@ class Harness:
 
     def insert(self, stream: str, rows: Iterable[Given]) -> None:
         """Take rows into a stream as one run (or into a table)."""
+        from anabranch.engine.frames import arrow_schema
+
         fields = self._fields(stream)
-        given = [_in_order(row, fields) for row in rows]
-        name = quote_name(stream)
-        if len(given) > _MANY:
-            self._copy(name, given, fields)
-        elif given:
-            values = ", ".join(f"({', '.join(literal(value) for value in row)})" for row in given)
-            self.session.sql(f"INSERT INTO {name} VALUES {values}")
-        else:
-            nothing = ", ".join(f"CAST(NULL AS {field.type})" for field in fields)
-            self.session.sql(f"INSERT INTO {name} SELECT {nothing} WHERE false")
+        schema = arrow_schema(fields)
+        given = (zip(schema, _in_order(row, fields), strict=True) for row in rows)
+        self.session.insert(stream, [{of.name: _fitting(value, of.type) for of, value in row} for row in given])
 
     def insert_runs(self, stream: str, runs: Iterable[Iterable[Given]]) -> None:
         """Take rows in run by run."""
@@ -185,7 +176,10 @@ class Harness:
 
     def changes(self, view: str) -> list[Change]:
         """All that a view whose changes are kept has emitted, in order; in one commit retractions come first."""
-        from anabranch.engine.tables import change_fields
+        from pyarrow import dataset
+
+        from anabranch.engine.frames import arrow_schema
+        from anabranch.engine.tables import DIFF, VERSION
         from anabranch.plan.view import View
 
         core = self.session._core
@@ -194,10 +188,10 @@ class Harness:
         found = catalog.find(view)
         if not isinstance(found, View) or not found.kept:
             raise UsageError(f"{view} keeps no changes", hint="EMIT CHANGES or EMIT ON WINDOW CLOSE makes it do so")
-        panes = catalog.panes(found.query.blocks[0].panes) if found.query.blocks else None
-        frame = core.table_frame(found.changes_table, change_fields(found, panes), snapshot)
-        names = ["_version", "_diff", *(quote_name(field.name) for field in found.fields)]
-        changes = [Change(row[0], row[1], row[2:]) for row in _rows(frame.select(*names).toArrow())]
+        schema = arrow_schema((VERSION, DIFF, *found.fields))
+        paths = snapshot.table_paths(core.ledger, found.changes_table)
+        table = dataset.dataset(paths, schema, "parquet").to_table() if paths else schema.empty_table()
+        changes = [Change(row[0], row[1], row[2:]) for row in _rows(table)]
         return sorted(changes, key=lambda change: (change.version, change.diff, _sort_key(change.row)))
 
     def emitted(self, view: str) -> list[Row]:
@@ -270,16 +264,6 @@ class Harness:
         if found is None:
             raise UsageError(f"there is no stream or table {name}")
         return found.fields
-
-    def _copy(self, name: str, rows: list[Row], fields: tuple[Field, ...]) -> None:
-        import pyarrow.parquet as pq
-
-        from anabranch.engine.frames import arrow_schema
-
-        with tempfile.TemporaryDirectory(prefix="anabranch-rows-") as folder:
-            path = Path(folder) / "rows.parquet"
-            pq.write_table(_arrow(rows, fields, arrow_schema(fields)), path)
-            self.session.sql(f"COPY {name} FROM '{path}'")
 
 
 # ------------------------------------------------------------------------------------- disorder, cuts, crashes
