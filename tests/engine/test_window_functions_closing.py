@@ -174,7 +174,8 @@ QUERIES: dict[str, tuple[str, list[Waits]]] = {
 @engine
 @given(st.integers(0, 10**6))
 def test_a_row_is_shown_once_and_as_soon_as_it_is_final(spark: SparkSession, seed: int) -> None:
-    check_rows_are_shown_when_final(spark, seed, ["in_window", "next", "mixed", "rising", "over_all"], smallest=4)
+    names = ["in_window", "next", "mixed", "rising", "groups", "over_all"]
+    check_rows_are_shown_when_final(spark, seed, names, smallest=4)
 
 
 @engine

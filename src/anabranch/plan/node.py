@@ -635,9 +635,10 @@ class NodeMaker:
     def _final(self, rows: Iterable[NextRow]) -> Expr:
         """The progress that has passed all these rows, in microseconds: the end of the stream while one is missing."""
         wanted: dict[tuple[Over, Expr, int], int] = {}  # of one order, the furthest row is after the others
+        written = dict(zip(self.block.over, self.plain.over, strict=True))  # over partials, where there are any
         for each in rows:
-            over = tied_window(each.call, self.block, self.planner.event_times)
-            key = replace(over, frame=""), each.time, each.shift
+            over = tied_window(written[each.call], self.plain, self.planner.event_times)
+            key = replace(over, frame=""), over.order[0].expr, each.shift
             wanted[key] = max(each.number, wanted.get(key, 0))
         times: list[Expr] = []
         for (over, time, shift), number in wanted.items():
