@@ -63,8 +63,7 @@ def take_length(cursor: Cursor, what: str) -> WindowArgument:
     """A positive argument."""
     argument = take_argument(cursor, what)
     if argument.value <= 0:
-        more = "longer than nothing" if argument.unit == "time" else "more than nothing"
-        raise SyntaxProblem(f"{what} must be {more}", text=cursor.text, at=argument.span)
+        raise SyntaxProblem(f"{what} must be positive", text=cursor.text, at=argument.span)
     return argument
 
 
