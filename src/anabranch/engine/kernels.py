@@ -154,21 +154,14 @@ class Kernels:
         bound: int | None,
         ahead: Ahead | None,
     ) -> Scanned | None:
-        context, ledger, place = self.core.spark.sparkContext, self.core.ledger, self.core.place
+        ledger, with_numbers = self.core.ledger, any(numbered(texts[each.table]) for each in outputs)
         queries = [query_of(output.table, output.fields, texts[output.table]) for output in outputs]
-        with_numbers, count = any(numbered(texts[each.table]) for each in outputs), 1
-        if isinstance(rows, InLines):
-            pieces = self._pieces(rows, first if with_numbers else None)
-            if pieces is None:
-                return None
-            shares = [Share(each) for each in pieces]
-        elif ahead is None:
-            shares = [Share(each) for each in tasks_of(rows.files, first, context, place.limits)]
-        else:
+        if ahead is not None:
             queries = [replace(query, read_as=str(ledger.table_folder(query.table) / RUN)) for query in queries]
-            count = ahead.buckets
-            every = tuple(piece for each in cut(rows.files, first, 1) for piece in each)
-            shares = [Share(every, number, ahead.lists.of(number, count)) for number in range(count)]
+        shares = self._shares(rows, first, with_numbers, ahead)
+        if shares is None:
+            return None
+        count = ahead.buckets if ahead is not None else 1
         statistics = _known_statistics(stream, rows, bound)
         folder = ledger.stage()
         work = Work(
@@ -216,6 +209,19 @@ class Kernels:
             return None if not files else Scanned(files, values, changes)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _shares(
+        self, rows: InGroups | InLines, first: int, with_numbers: bool, ahead: Ahead | None
+    ) -> list[Share] | None:
+        """What each task takes of the rows of a run: rows of its own, or a bucket of all; None if no task can."""
+        if isinstance(rows, InLines):
+            pieces = self._pieces(rows, first if with_numbers else None)
+            return None if pieces is None else [Share(each) for each in pieces]
+        if ahead is None:
+            tasks = tasks_of(rows.files, first, self.core.spark.sparkContext, self.core.place.limits)
+            return [Share(each) for each in tasks]
+        every = tuple(piece for each in cut(rows.files, first, 1) for piece in each)
+        return [Share(every, number, ahead.lists.of(number, ahead.buckets)) for number in range(ahead.buckets)]
 
     def _pieces(self, rows: InLines, first: int | None) -> list[tuple[Lines, ...]] | None:
         """Lines for tasks, with the number of the first row of each piece if that of the first of all is given.

@@ -565,23 +565,7 @@ def emit_changes(
                 ahead.give_up()
             problem = _named(catalog, view, found, view.id in made)
             raise problem from (None if problem is error else error)
-        pending = commit.added.get(view.pending_table, ())
-        if pending or (view.emission.mode == "triggers" and view.id in made):
-            tables[view.pending_table] = TableChange(add=pending)
-            if view.pending_table not in snapshot.files:
-                schemas[view.pending_table] = arrow_schema(pending_fields(view))
-        for input in view.drops_late_of:
-            table = view.dropped_table(input)
-            if commit.added.get(table):
-                tables[table] = TableChange(add=commit.added[table])
-                if table not in snapshot.files:
-                    schemas[table] = arrow_schema(dropped_fields(catalog, view, input))
-        if files or view.id in made:
-            tables[view.changes_table] = TableChange(add=files)
-            panes = catalog.panes(view.query.blocks[0].panes) if view.query.blocks else None
-            if view.changes_table not in snapshot.files:
-                _ = core.frames  # Spark's parser reads the types of columns
-                schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
+        _add_tables(commit, view, files, view.id in made, tables, schemas)
         watch.closes = watch.closes or (bool(files) and clock.closes(commit, view))
         watch.lap("changes", view.name)
     if ahead is not None:
@@ -594,6 +578,35 @@ def emit_changes(
     changed = {view.id for view in kept if commit.added.get(view.changes_table)}
     backends = {id: where for id, where in commit.backends.items() if id in changed}
     return Outcome(commit.held, commit.passed, stopped, aside, backends)
+
+
+def _add_tables(
+    commit: Commit,
+    view: View,
+    files: tuple[DataFile, ...],
+    made: bool,
+    tables: dict[str, TableChange],
+    schemas: dict[str, Any],
+) -> None:
+    """Add what a view has in a commit to its tables: changes, pending keys, and late rows that it drops."""
+    known = commit.before.files
+    pending = commit.added.get(view.pending_table, ())
+    if pending or (view.emission.mode == "triggers" and made):
+        tables[view.pending_table] = TableChange(add=pending)
+        if view.pending_table not in known:
+            schemas[view.pending_table] = arrow_schema(pending_fields(view))
+    for input in view.drops_late_of:
+        table = view.dropped_table(input)
+        if commit.added.get(table):
+            tables[table] = TableChange(add=commit.added[table])
+            if table not in known:
+                schemas[table] = arrow_schema(dropped_fields(commit.catalog, view, input))
+    if files or made:
+        tables[view.changes_table] = TableChange(add=files)
+        panes = commit.catalog.panes(view.query.blocks[0].panes) if view.query.blocks else None
+        if view.changes_table not in known:
+            _ = commit.core.frames  # Spark's parser reads the types of columns
+            schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
 
 
 def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:
