@@ -160,7 +160,7 @@ def test_outer_joins_are_the_same_and_look_at_rows_nearby_only(
         expected = home.batch(query, **rows, t=table)
         assert home.emitted(name) == expected, name
         assert home.table(name) == expected, name
-    if engine == "duckdb":
+    if engine == "duckdb" and core.place.driver:
         held = sum(core.table_cache.rows_of(view.id) for view in views.values() if view is not None)
         assert 0 < held < len(views) * sum(map(len, rows.values())) / 2
 
