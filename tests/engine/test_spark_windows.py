@@ -143,7 +143,7 @@ def test_a_script_finds_its_views_the_same_in_an_older_home(home: Harness) -> No
         for other in (new.replace("4 seconds", "5 seconds"), new.replace("'5' SECOND", "'6' SECOND"),
                       new.replace("DELAY INTERVAL 5", "DELAY INTERVAL 6")):  # fmt: skip
             if other != new:
-                with pytest.raises(SqlError, match=f"there is a view v{index} already"):
+                with pytest.raises(SqlError, match=f"view v{index} already exists"):
                     home.session.run(f"CREATE VIEW v{index} AS {other}", until_idle=True)
 
 
