@@ -16,8 +16,8 @@ from seeds import SEED
 
 pytestmark = pytest.mark.spark
 
-#: By Spark's own engine in the soak: tests/law has joins by it each time.
-SOAKED = ["duckdb", "buckets", pytest.param("spark", marks=pytest.mark.slow)]
+#: In buckets and by Spark's own engine in the soak: test_buckets.py and tests/law have joins by them each time.
+SOAKED = ["duckdb", *(pytest.param(engine, marks=pytest.mark.slow) for engine in ENGINES[1:])]
 
 START = datetime(2026, 1, 1)
 DELAY = "WATERMARK FOR ts AS ts - INTERVAL 10 SECONDS"
@@ -191,7 +191,7 @@ DONE = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SOAKED)
 def test_outer_joins_that_drop_late_rows_are_those_of_the_others(
     engine: str, home: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

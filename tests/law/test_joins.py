@@ -184,7 +184,7 @@ def check_case(case: Case, folder: Path, spark: SparkSession, kill: str | None =
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize(("seed", "known"), [(1, KNOWN), (4, NEAR)])
+@pytest.mark.parametrize(("seed", "known"), [(1, KNOWN), pytest.param(4, NEAR, marks=pytest.mark.slow)])
 def test_joins_by_duckdb_with_a_kill_on_the_way(
     tmp_path: Path, spark: SparkSession, seed: int, known: tuple[str, ...]
 ) -> None:
@@ -193,7 +193,7 @@ def test_joins_by_duckdb_with_a_kill_on_the_way(
     assert looked_at or known is not NEAR
 
 
-@pytest.mark.parametrize("engine", ["buckets", "spark"])
+@pytest.mark.parametrize("engine", [pytest.param("buckets", marks=pytest.mark.slow), "spark"])
 def test_joins_by_spark(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     """The same changes, where runs are too large for one core."""
     compute_with(engine, monkeypatch)
