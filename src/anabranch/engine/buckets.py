@@ -311,9 +311,8 @@ class _InBuckets(Query):
     def delta(self, view: View, placeholder: str, sign: int) -> str | None:
         for use in view.query.blocks if self._run is not None else ():
             if use.placeholder == placeholder:
-                return (
-                    self._panes(use, self.files.paths(use.panes, self.commit.added[use.panes])) if sign >= 0 else None
-                )
+                added = self.commit.added[use.panes]
+                return self._panes(use, self.files.paths(use.panes, added)) if sign >= 0 else None
         if self._run is None or view.query.streams.get(placeholder) != self._run.id:
             return self._in_bucket(view, placeholder, super().delta(view, placeholder, sign))
         fields = self._run.row_fields if self._run.id in view.beginning.rows else self._run.seen_as(placeholder)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _WORTH = 4 << 20
 #: A piece of lines is not cut further.
 _LEAST_LINES = 1 << 20
-#: Of the bytes of a task, how many times as few it takes where it has all of them in memory at once.
+#: A task reads its lines into memory, so it takes this many times fewer bytes of them.
 _OF_LINES = 4
 #: Up to so many tasks are sent along with what they compute.
 _FEW = 64
@@ -231,7 +231,7 @@ class Kernels:
         context, limits = self.core.spark.sparkContext, self.core.place.limits
         total = sum(file.end for file in rows.files)
         # Lines are in memory while a task looks at them.
-        pieces = row_lines.cut(rows.files, how_many(total, limits.task_bytes // _OF_LINES, context), _LEAST_LINES)
+        pieces = row_lines.cut(rows.files, task_count(total, limits.task_bytes // _OF_LINES, context), _LEAST_LINES)
         if first is None:
             return pieces
         counts = self.run(kernel.count, pieces)
@@ -349,10 +349,10 @@ def _added(statistics: Sequence[Sequence[Any]]) -> dict[str, Any]:
 
 
 def tasks_of(files: Sequence[FileGroups], first: int, context: SparkContext, limits: Limits) -> list[tuple[Piece, ...]]:
-    return cut(files, first, how_many(sum(sum(file.bytes) for file in files), limits.task_bytes, context))
+    return cut(files, first, task_count(sum(sum(file.bytes) for file in files), limits.task_bytes, context))
 
 
-def how_many(total: int, most: int, context: SparkContext) -> int:
+def task_count(total: int, most: int, context: SparkContext) -> int:
     """The number of tasks for so many bytes, each of so many at the most."""
     return max(-(-total // max(1, most)), min(context.defaultParallelism, -(-total // _WORTH)), 1)
 

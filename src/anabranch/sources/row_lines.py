@@ -1,8 +1,8 @@
 """Rows in files of CSV and of JSON lines, without Spark, where they are certain to be those that Spark finds.
 
-A file is read in pieces, each of the lines that begin between two of its places. Every line has to be a record by
-itself, and every value written so that no engine reads it in another way: then it does not matter where a file is cut.
-What is otherwise, a bad row or a newline within quotes, makes all of it uncertain, and is Spark's to read.
+A file is read in pieces: the lines that start between two offsets. Every line must be one record, and every value
+written so that all engines read it alike; then it does not matter where a file is cut. Anything else, such as a bad row
+or a newline within quotes, makes the read uncertain, and Spark reads all of it.
 `tests/sources/test_row_lines.py` asks Spark about the same files.
 """
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 OPENED, SEPARATORS = (".gz", ".bz2", ".zst"), (",", "\t", ";", "|")
 #: A longer line may break a limit of Spark's parsers; and what is read into memory at once, compressed or not.
 _LONGEST, _MOST = 16 << 20, 512 << 20
-#: How the values of CSV are written that are beyond doubt, by type; None: any text.
+#: How CSV values look that every engine reads alike, by type; None: any text.
 _WRITTEN = csv_grammar.CELLS | {
     "string": None,
     "tinyint": "-?(?:[0-9]{1,2}|1[01][0-9])",
     "smallint": "-?(?:[0-9]{1,4}|[12][0-9]{4})",
     "bigint": "-?(?:[0-9]{1,18}|[1-8][0-9]{18})",
 }
-#: With which some files in UTF-8 begin.
+#: The byte order mark of UTF-8.
 _MARK = b"\xef\xbb\xbf"
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
@@ -57,7 +57,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of a file that begin between two of its places; all of one that is compressed."""
+    """The lines of a file that start between two offsets; all lines of a compressed file."""
 
     path: str
     start: int

@@ -27,6 +27,7 @@ from anabranch.ir.select import FromItem, SelectBlock
 from anabranch.types import INTEGERS
 
 DEPENDS = "its windows depend on other rows than a row's own"
+WITHOUT_PARTNER = "a row of a static table without a partner depends on all rows"
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,14 @@ def find_keys(block: SelectBlock, *, by_key: bool = False) -> Keying:
     if obstacle is not None:
         return Keying("whole", reason=obstacle)
     search = _Search(block)
-    live = block.live
+    live, kept = block.live, keeps_table_rows(block)
+    one = len(live) == 1 and not kept
     partitions = [call.over.partition for call in block.over if call.over is not None]
     if not all(partitions):
         return Keying("whole", reason="a window function in it has no PARTITION BY")
     pairs = False
     if not block.aggregated and not partitions and not block.distinct and not search.partitions:
-        if len(live) == 1 and not search.tables_first:
+        if one:
             return Keying("stateless")
         pairs = not by_key and not search.epochs and len(live) > 1
         if pairs and all(block.sources[index].inner for index in live):
@@ -74,7 +76,6 @@ def find_keys(block: SelectBlock, *, by_key: bool = False) -> Keying:
         return Keying("whole", reason="it aggregates everything into one row")
     if block.distinct and not block.keys and not partitions and len(live) == 1 and not search.partitions:
         return Keying("keyed", every_column=True)
-    one = len(live) == 1 and not search.tables_first
     parts = search.of_one(partitions, live[0]) if one else search.of_several(partitions)
     if block.distinct:
         parts = [part for part in parts if part.shown is not None]
@@ -82,7 +83,7 @@ def find_keys(block: SelectBlock, *, by_key: bool = False) -> Keying:
     if not parts:
         together = any(not columns for columns in search.partitions.values())
         reason = "no column is equal in all of its streams and grouped by" if len(live) > 1 else "nothing keys it"
-        reason = "a row of a static table without a partner depends on all rows" if search.tables_first else reason
+        reason = WITHOUT_PARTNER if kept else reason
         return Keying("whole", reason=DEPENDS if together else reason, pairs=pairs, single=single)
     return Keying("keyed", tuple(parts), pairs=pairs, single=single)
 
@@ -114,7 +115,7 @@ def _obstacle(block: SelectBlock) -> str | None:
         lefts = all(each.kind not in ("right", "full") for each in block.sources)
         by_itself = len(block.sources) == 2 and len(block.live) == 1
         if (keeps_table_rows(block) and not by_itself) or not lefts:
-            return "a row of a static table without a partner depends on all rows"
+            return WITHOUT_PARTNER
     return None
 
 
@@ -163,7 +164,6 @@ class _Search:
         # Where any row can decide whether an epoch exists, no other column partitions the answers.
         windows = [each.window.window for each in block.sources if each.window is not None]
         self.epochs = any(window.pairs == "every" for window in windows)
-        self.tables_first = keeps_table_rows(block)
         #: Of relations whose windows depend on other rows: the partition columns.
         self.partitions = {index: _partition_of(each) for index, each in enumerate(block.sources) if _depends(each)}
 
